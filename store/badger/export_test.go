@@ -21,6 +21,9 @@ func CheckMerge(dir string, before, after map[uint64]uint32, discard uint64) err
 	return m.checkMerge(after)
 }
 
+// CheckCutOff looks at what badger would cut off from a manifest.
+var CheckCutOff = checkCutOff
+
 // KeptName is the second name of the manifest.
 const KeptName = keptName
 

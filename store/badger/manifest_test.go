@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,6 +34,39 @@ func TestManifestHasBlocksAhead(t *testing.T) {
 	}
 	if n, err := harpbadger.Blocks(name); err != nil || n < info.Size()+32<<10 {
 		t.Errorf("the manifest of %d bytes has blocks for %d: %v", info.Size(), n, err)
+	}
+}
+
+// TestLengthOfTheLastChange damages the length of the last change of a manifest, behind which nothing is: by what is
+// before it the store would open, without what that change says. One that is there in part was being written.
+func TestLengthOfTheLastChange(t *testing.T) {
+	name := filepath.Join(t.TempDir(), badger.ManifestFilename)
+	const before = 5
+	for _, content := range [][]byte{[]byte("x"), []byte("table 17 is of level 1"), bytes.Repeat([]byte("many tables "), 1000)} {
+		change := binary.BigEndian.AppendUint32(nil, uint32(len(content)+256))
+		change = binary.BigEndian.AppendUint32(change, crc32.Checksum(content, crc32.MakeTable(crc32.Castagnoli)))
+		change = append(change, content...)
+		flipped := bytes.Clone(change)
+		flipped[len(flipped)-1] ^= 1
+		for what, try := range map[string]struct {
+			rest    []byte
+			damaged bool
+		}{
+			"whole": {change, true}, "with others behind it": {append(bytes.Clone(change), change...), true}, "without its last byte": {change[:len(change)-1], false},
+			"with another last byte": {flipped, false}, "without content": {change[:8], false}, "the half of its head": {change[:4], false}, "nothing of it": {nil, false},
+		} {
+			overwrite(t, name, append(make([]byte, before), try.rest...))
+			f, err := os.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := harpbadger.CheckCutOff(f, before); errors.Is(err, store.ErrDamaged) != try.damaged || err != nil && !try.damaged {
+				t.Errorf("a change of %d bytes, %s: %v", len(content), what, err)
+			}
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 

@@ -69,6 +69,21 @@ func TestRestoreWithoutSpace(t *testing.T) {
 	}
 }
 
+// TestRestoreIntoAnother leaves alone the rows of a store that there is.
+func TestRestoreIntoAnother(t *testing.T) {
+	s := opened(t, newTrial(), Options{})
+	started(t, s)
+	e := newTrial()
+	j := submitted(t, opened(t, e, Options{}), call("h"))[0]
+	had := e.count()
+	if _, err := Restore(e, backedUp(t, s), noon, Options{}); err == nil || e.count() != had {
+		t.Errorf("restoring into it: %v, it has %d rows of %d", err, e.count(), had)
+	}
+	if _, err := opened(t, e, Options{}).Job(t.Context(), j.ID); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestRestoreBesideADamagedQueue restores the backup of a store in which the row of a queue
 // cannot be read: its jobs are lost as any other, and the queue is one that nobody has said
 // anything of.
