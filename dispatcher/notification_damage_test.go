@@ -120,6 +120,10 @@ func TestNotificationsAreManaged(t *testing.T) {
 	if got := apply(documents); got.Count != 1 { // waits until the messages of the one before are gone
 		t.Errorf("%+v", got)
 	}
+	n.Target = ""
+	if got := apply(documents[:1]); got.Count != 2 { // the group goes with its last use
+		t.Errorf("%+v", got)
+	}
 }
 
 func wantCode(t *testing.T, code string, errs ...error) {

@@ -142,6 +142,26 @@ func TestTheFeedPausesByThoseThatFollow(t *testing.T) {
 	}
 }
 
+// Who waits for the end of a pause is woken also where followers are woken again before it is over.
+func TestAPauseOfTheFeedEndsWithTheNextWakeUp(t *testing.T) {
+	for _, left := range []int{0, 1, 2} {
+		f := feed{changed: make(chan struct{})}
+		f.addWaiting(2)
+		f.wakeWaiting()
+		_, resumed := f.signals()
+		f.addWaiting(left - 2)
+		f.wakeWaiting()
+		select {
+		case <-resumed:
+		default:
+			t.Errorf("with %d that follow who waits for its end is not woken", left)
+		}
+		if _, again := f.signals(); (again != nil) != (left > 1) {
+			t.Errorf("with %d that follow there is another pause: %v", left, again != nil)
+		}
+	}
+}
+
 // An attempt that was lost with its journal may run beside the next one.
 func TestWhatMayRunTwice(t *testing.T) {
 	lost := harp.Attempt{Outcome: string(harp.StateLost), Reason: harp.LostJournalGone}

@@ -103,10 +103,13 @@ func TestPruneByHandHeedsRules(t *testing.T) {
 		sys := newSystem(t, embedded, nil, dispatcher.Config{Retain: harp.NoLimit})
 		sys.agent("web01", greeter)
 		other := hello(t, sys)
-		if err := sys.caller.Retention().Put(t.Context(), harp.RetentionRule{Name: "r", Keep: 2 * day}); err != nil {
+		if err := sys.caller.Retention().Put(t.Context(), harp.RetentionRule{Name: "r", Keep: 2 * day, MaxBytes: 1 << 30}); err != nil {
 			t.Fatal(err)
 		}
 		kept := hello(t, sys)
+		if all := must[[]harp.RetentionStatus](t)(sys.caller.Retention().List(t.Context())); len(all) != 1 || all[0].Bytes == 0 {
+			t.Errorf("what is kept by rules is listed as %+v", all)
+		}
 		time.Sleep(day)
 		if n := must[int](t)(sys.caller.Prune(t.Context(), time.Now())); n != 1 {
 			t.Errorf("%d jobs were deleted, want 1", n)

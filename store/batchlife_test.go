@@ -341,6 +341,34 @@ func TestBatchLifeReasons(t *testing.T) {
 	}
 }
 
+// TestBatchLifeRestored checks that members which cannot be read, and so were not lost one by one, are counted as lost all the same.
+func TestBatchLifeRestored(t *testing.T) {
+	p := store.BatchPlan{Waves: []int{5}, Parallel: 5, MaxPause: time.Hour}
+	w := batchWalk{t: t, plan: p, life: store.BeginBatch(begin), now: begin}
+	for _, s := range []harp.State{harp.StateQueued, harp.StateSent, harp.StateSent, harp.StateSent} {
+		w.apply(store.BatchEvent{Kind: store.MemberReached, To: s})
+	}
+	w.apply(store.BatchEvent{Kind: store.MemberMoved, From: harp.StateSent, To: harp.StateSucceeded})
+	w.apply(store.BatchEvent{Kind: store.MemberMoved, From: harp.StateSent, To: harp.StateUnknown})
+	w.apply(store.BatchEvent{Kind: store.BatchRestored})
+	if got := w.life.Counts; got != (store.MemberCounts{Succeeded: 1, Lost: 3}) {
+		t.Errorf("its members are counted as %+v", got)
+	}
+}
+
+// TestBatchLifePausedForTooLong checks that a batch which is cancelled as it was paused for too long is paused no more.
+func TestBatchLifePausedForTooLong(t *testing.T) {
+	p := store.BatchPlan{Waves: []int{2}, Parallel: 1, MaxPause: time.Hour}
+	w := batchWalk{t: t, plan: p, life: store.BeginBatch(begin), now: begin}
+	w.apply(store.BatchEvent{Kind: store.MemberReached, To: harp.StateSent})
+	w.apply(store.BatchEvent{Kind: store.BatchPaused, By: ada})
+	w.now = begin.Add(time.Hour)
+	w.apply(store.BatchEvent{Kind: store.BatchSettled})
+	if w.life.State != harp.BatchCancelling || w.life.Pause != nil || !w.life.NextDue(&p).IsZero() {
+		t.Errorf("it is %+v", w.life)
+	}
+}
+
 // TestBatchLifeResumed checks that failures count anew once somebody has resumed the batch.
 func TestBatchLifeResumed(t *testing.T) {
 	p := store.BatchPlan{Waves: []int{9}, Parallel: 9, StopAfter: 2, MaxPause: time.Hour}

@@ -272,6 +272,34 @@ func TestRestoreOfACancelledBatch(t *testing.T) {
 	}
 }
 
+// TestRestoreBeginsNoStep restores a backup that was made when the first step of a chain was cancelled with its queue, and no
+// row said so yet: the next one, which would follow that, does not begin.
+func TestRestoreBeginsNoStep(t *testing.T) {
+	s := opened(t, newTrial(), Options{})
+	in := onHosts(1)
+	in.Batch.Member.Queue, in.Batch.Member.Concurrency = inQueue(call("h0"), 0, 1).Job.Queue, 1
+	in.Batch.Steps = []store.BatchStep{{Procedure: "next", On: harp.OnEnded, Classes: []store.BatchClass{{}}}}
+	out, err := s.SubmitBatch(t.Context(), in, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if started := advanceAll(t, s, noon).Claimed; len(started) > 0 {
+		t.Fatalf("started are %+v", started)
+	}
+	if _, err := s.CancelQueue(t.Context(), in.Batch.Member.Queue, store.Operation{Time: noon}); err != nil {
+		t.Fatal(err)
+	}
+	into := newTrial()
+	did, err := Restore(into, backedUp(t, s), noon.Add(time.Hour), Options{})
+	if err != nil || did.Lost != 0 {
+		t.Errorf("%d jobs are lost, %v", did.Lost, err)
+	}
+	members, err := opened(t, into, Options{}).BatchMembers(t.Context(), out.Batch.ID, 0, 2)
+	if err != nil || len(members) != 2 || members[0].State != harp.StateCancelled || members[1].State != harp.StateCancelled || members[1].Reason != harp.ReasonChain {
+		t.Errorf("its steps are %+v, %v", members, err)
+	}
+}
+
 // memberKey is the key of the row of a member's life.
 func memberKey(i id, host int) []byte {
 	member, _ := parseID(harp.MemberID(i.String(), fmt.Sprintf("h%d", host), 1))

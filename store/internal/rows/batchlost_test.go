@@ -283,16 +283,22 @@ func TestMembersInOtherStates(t *testing.T) {
 	}
 }
 
-// TestPruneWithoutNames deletes a batch whose names are damaged: its members go with it.
+// TestPruneWithoutNames deletes a batch whose names are damaged: its members go with it, of which there are more than one
+// operation deletes.
 func TestPruneWithoutNames(t *testing.T) {
 	eachDamage(t, "names", func(t *testing.T, damage func(e *trial, s *Store, key []byte)) {
 		e := newTrial()
 		s := opened(t, e, Options{})
 		other := submitted(t, s, call("h"))[0]
-		in, beside := onHosts(2), onHosts(1)
+		in, beside := onHosts(maxPruned+10), onHosts(1)
+		in.Batch.Plan.Parallel = len(in.Hosts)
 		beside.Batch.ID = in.Batch.ID[:18] + beside.Batch.ID[18:] // of the same moment
 		b, first := begin(t, s, in)
-		applied(t, s, about(first[0], store.End), about(first[1], store.End))
+		var ends []store.Transition
+		for _, j := range first {
+			ends = append(ends, about(j, store.End))
+		}
+		applied(t, s, ends...)
 		_, second := begin(t, s, beside)
 		late := about(second[0], store.End)
 		late.Event.At = noon.Add(2 * time.Hour) // so that its time is not over
