@@ -96,7 +96,7 @@ func TestHealth(t *testing.T) {
 		l := &listed{}
 		d := opened(t, memory.OpenDisk(disk, nil), Config{Hosts: l})
 		synctest.Wait()
-		if h := d.Health(t.Context()); !h.Ready || len(h.problems()) != 0 || len(h.Checks) != 9 {
+		if h := d.Health(t.Context()); !h.Ready || len(h.problems()) != 0 || len(h.Checks) != 10 {
 			t.Errorf("it is %+v", h)
 		}
 		l.set(HostSpec{})
