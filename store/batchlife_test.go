@@ -344,7 +344,7 @@ func TestBatchLifeReasons(t *testing.T) {
 // TestBatchLifeRestored checks that members which cannot be read, and so were not lost one by one, are counted as lost all the same.
 func TestBatchLifeRestored(t *testing.T) {
 	p := store.BatchPlan{Waves: []int{5}, Parallel: 5, MaxPause: time.Hour}
-	w := batchWalk{t: t, plan: p, life: store.BeginBatch(begin), now: begin}
+	w := batchWalk{t: t, plan: p, life: store.BeginBatch(&p, begin), now: begin}
 	for _, s := range []harp.State{harp.StateQueued, harp.StateSent, harp.StateSent, harp.StateSent} {
 		w.apply(store.BatchEvent{Kind: store.MemberReached, To: s})
 	}
@@ -359,7 +359,7 @@ func TestBatchLifeRestored(t *testing.T) {
 // TestBatchLifePausedForTooLong checks that a batch which is cancelled as it was paused for too long is paused no more.
 func TestBatchLifePausedForTooLong(t *testing.T) {
 	p := store.BatchPlan{Waves: []int{2}, Parallel: 1, MaxPause: time.Hour}
-	w := batchWalk{t: t, plan: p, life: store.BeginBatch(begin), now: begin}
+	w := batchWalk{t: t, plan: p, life: store.BeginBatch(&p, begin), now: begin}
 	w.apply(store.BatchEvent{Kind: store.MemberReached, To: harp.StateSent})
 	w.apply(store.BatchEvent{Kind: store.BatchPaused, By: ada})
 	w.now = begin.Add(time.Hour)
