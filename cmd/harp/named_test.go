@@ -23,7 +23,7 @@ func TestUnknownNamesAreHinted(t *testing.T) {
 		"schedule pause nigthly --dry-run": "did you mean nightly?",
 		"schedule history nigthly":         "did you mean nightly?",
 		"maint show hour":                  "no such window: hour; did you mean hours?\nSee: harp maint ls\n",
-		"maint rm hour":                    "did you mean hours?",
+		"maint rm hour --dry-run":          "did you mean hours?",
 		"maint spans hour":                 "did you mean hours?",
 	} {
 		got := runFake(t, t.Context(), f, nil, strings.Fields(args)...)
