@@ -12,8 +12,8 @@ import (
 
 	"github.com/wneessen/go-mail/smtp"
 
-	"github.com/harpcaller/harp/notify"
 	"github.com/harpcaller/harp/internal/outbound/certs"
+	"github.com/harpcaller/harp/notify"
 )
 
 // maxRead is how many bytes a server may say to one message.

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/outbound/certs"
 	"github.com/harpcaller/harp/internal/text"
 	"github.com/harpcaller/harp/notify"
-	"github.com/harpcaller/harp/internal/outbound/certs"
 )
 
 const (
