@@ -640,3 +640,27 @@ func TestArrayThatGrows(t *testing.T) {
 		t.Error("more values are read")
 	}
 }
+
+// TestMessagesAreMaps: a message could be a list of a type's fields in their order, which nobody describes.
+func TestMessagesAreMaps(t *testing.T) {
+	type named struct {
+		A, B string
+	}
+	type listed struct {
+		_msgpack struct{} `msgpack:",as_array"` //nolint:unused // tells msgpack how
+		A, B     string
+	}
+	list := []byte{0x92, 0xa1, 'x', 0xa1, 'y'}
+	messages, users := msgpack.Codec{Message: true}, msgpack.Codec{}
+	if err := messages.Decode(list, &named{}); err == nil {
+		t.Error("a list is taken for a message")
+	}
+	var l listed
+	if err := messages.Decode(list, &l); err != nil || l.B != "y" {
+		t.Errorf("a list where the type says so: %+v, %v", l, err)
+	}
+	var u named
+	if err := users.Decode(list, &u); err != nil || u.B != "y" {
+		t.Errorf("a user's list: %+v, %v", u, err)
+	}
+}

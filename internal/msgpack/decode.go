@@ -394,14 +394,15 @@ func (i interfacePlan) decode(d *decoder, at unsafe.Pointer) {
 	}
 }
 
-// decode decodes a map by its keys, or a list of all fields in their order.
+// decode decodes a map by its keys, or a list of all fields in their order. In a message a list is another form of the same only where
+// the type says so: the order of other types' fields is nobody's business.
 func (s *structPlan) decode(d *decoder, at unsafe.Pointer) {
-	switch d.Kind() {
-	case KindMap:
+	switch kind := d.Kind(); {
+	case kind == KindMap:
 		s.decodeMap(d, at)
-	case KindArray:
+	case kind == KindArray && (s.asArray || !d.codec.Message):
 		s.decodeArray(d, at)
-	case KindNil:
+	case kind == KindNil:
 		d.Nil()
 		reflect.NewAt(s.t, at).Elem().SetZero()
 	default:
