@@ -63,7 +63,7 @@ dispatcher, and exits when nothing runs any more, commands included.`,
 				}
 				return c.checked(f.file)
 			}
-			defer tune.SaveMemory(tune.AgentFloor)()
+			defer tune.Agent.Start()()
 			return c.runAgent(ctx, cfg, f.file)
 		}),
 	}

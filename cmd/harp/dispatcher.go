@@ -52,7 +52,7 @@ and hosts registry again; if something is invalid, nothing changes and the log s
 				}
 				return c.checked(f.file)
 			}
-			defer tune.SaveMemory(tune.DispatcherFloor)()
+			defer tune.Dispatcher.Start()()
 			defer tune.RaiseProcs()()
 			return c.runDispatcher(ctx, cfg, f.file)
 		}),

@@ -12,20 +12,23 @@ import (
 	"time"
 )
 
-// percent is by how much what the program has in memory may grow before it is looked
-// through, as of the variable GOGC.
-const percent = 50
-
 // lookEvery is how often it is looked whether the program has come to rest.
 const lookEvery = 10 * time.Second
 
-// How many bytes of garbage a program lets come together before it collects, at least.
-const (
-	AgentFloor      = 16 << 20
-	DispatcherFloor = 64 << 20
+// Saving is how a program saves memory.
+type Saving struct {
+	Floor   int // bytes of garbage that it lets come together before it collects, at least
+	Percent int // by how much what it has in memory may grow before that, as of the variable GOGC
+}
+
+// An agent has little in memory, unless those that connect to it fill what there is room for: then memory is dearer than the
+// processor's time, since the host is there for others. A dispatcher of many agents has much at all times.
+var (
+	Agent      = Saving{Floor: 16 << 20, Percent: 25}
+	Dispatcher = Saving{Floor: 64 << 20, Percent: 50}
 )
 
-// SaveMemory has the program collect garbage early, but not before there are floor bytes of
+// Start has the program collect garbage early, but not before there are Floor bytes of
 // it, and give back what a busy time needed when that is over. A GOGC in the environment
 // holds instead of what it would set. The function it returns ends the saving, and waits for
 // it.
@@ -34,11 +37,11 @@ const (
 // collector counts it as used. (https://github.com/golang/go/issues/23044 asks for a setting
 // of the runtime.) Without one a small program that is busy collects hundreds of times a
 // second; with 16 MiB direct calls take 0.7 of the processor's time.
-func SaveMemory(floor int) (stop func()) {
+func (s Saving) Start() (stop func()) {
 	var ballast []byte
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(percent)
-		ballast = make([]byte, floor*100/percent)
+		debug.SetGCPercent(s.Percent)
+		ballast = make([]byte, s.Floor*100/s.Percent)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := releaser{read: newReader(len(ballast)), free: debug.FreeOSMemory}

@@ -90,14 +90,14 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestSaveMemory collects early where GOGC does not say otherwise.
-func TestSaveMemory(t *testing.T) {
+// TestSaving collects early where GOGC does not say otherwise.
+func TestSaving(t *testing.T) {
 	const mine = 123
 	was := debug.SetGCPercent(mine)
 	defer debug.SetGCPercent(was)
-	for env, want := range map[string]int{"": percent, "123": mine} {
+	for env, want := range map[string]int{"": 25, "123": mine} {
 		t.Setenv("GOGC", env)
-		stop := SaveMemory(0)
+		stop := Saving{Percent: 25}.Start()
 		if got := debug.SetGCPercent(mine); got != want {
 			t.Errorf("with GOGC=%q the heap may grow by %d %%, want %d", env, got, want)
 		}
@@ -109,11 +109,12 @@ func TestSaveMemory(t *testing.T) {
 // the floor says, and that what is there to reach it is not taken for memory in use.
 func TestFloor(t *testing.T) {
 	t.Setenv("GOGC", "")
+	const percent = 50
 	defer debug.SetGCPercent(debug.SetGCPercent(percent))
 	const floor, garbage = 32 << 20, 128 << 20
 	collections := func(floor int) uint64 {
 		debug.FreeOSMemory()
-		defer SaveMemory(floor)()
+		defer Saving{Floor: floor, Percent: percent}.Start()()
 		read := newReader(floor * 100 / percent)
 		before := read()
 		if before.held > 32<<20 {

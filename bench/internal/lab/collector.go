@@ -19,7 +19,7 @@ const Tuned = " tuned"
 func (c Collector) String() string {
 	switch c {
 	case AsAgent:
-		return "GOGC=50 and 16 MiB before garbage is collected, as harp's agent"
+		return "GOGC=25 and 16 MiB before garbage is collected, as harp's agent"
 	case AsDispatcher:
 		return "GOGC=50 and 64 MiB before garbage is collected, as harp's dispatcher"
 	case AsItComes:
@@ -31,9 +31,9 @@ func (c Collector) String() string {
 func (c Collector) Set() (undo func()) {
 	switch c {
 	case AsAgent:
-		return tune.SaveMemory(tune.AgentFloor)
+		return tune.Agent.Start()
 	case AsDispatcher:
-		return tune.SaveMemory(tune.DispatcherFloor)
+		return tune.Dispatcher.Start()
 	case AsItComes:
 	}
 	return func() {}

@@ -15,15 +15,15 @@ func TestCollector(t *testing.T) {
 	t.Setenv("GOGC", "")
 	const mine = 123
 	defer debug.SetGCPercent(debug.SetGCPercent(mine))
-	for c, want := range map[Collector]struct{ percent, floor int }{
-		AsItComes: {mine, 0}, AsAgent: {50, tune.AgentFloor}, AsDispatcher: {50, tune.DispatcherFloor},
+	for c, want := range map[Collector]tune.Saving{
+		AsItComes: {Percent: mine}, AsAgent: tune.Agent, AsDispatcher: tune.Dispatcher,
 	} {
 		undo := c.Set()
-		if got := debug.SetGCPercent(mine); got != want.percent {
-			t.Errorf("%s: the heap may grow by %d %%, want %d", c, got, want.percent)
+		if got := debug.SetGCPercent(mine); got != want.Percent {
+			t.Errorf("%s: the heap may grow by %d %%, want %d", c, got, want.Percent)
 		}
 		undo()
-		if floor := fmt.Sprintf("GOGC=50 and %d MiB", want.floor>>20); c != AsItComes && !strings.Contains(c.String(), floor) {
+		if floor := fmt.Sprintf("GOGC=%d and %d MiB", want.Percent, want.Floor>>20); c != AsItComes && !strings.Contains(c.String(), floor) {
 			t.Errorf("%q does not say %q", c, floor)
 		}
 	}

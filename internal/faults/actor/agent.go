@@ -21,7 +21,7 @@ import (
 )
 
 func runAgent(ctx context.Context, cfg Config, ca *devca.CA, log *slog.Logger) error {
-	defer tune.SaveMemory(tune.AgentFloor)() // as the program harp does
+	defer tune.Agent.Start()() // as the program harp does
 	tc, err := ca.TLS(transport.Identity{Role: transport.RoleAgent, Name: cfg.Name})
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ type Config struct {
 	LowSpace    uint64        // 0: the default
 	Clock       string        // file with what is added to the clock, as a duration; "": nothing
 	Secrets     string        // folder with those of webhooks; "": it sends none
-	HookCA      string        // file with the certificate of receivers
+	HookCA      string        // file with the certificate of receivers, on this machine; "": there are none
 
 	// An agent's.
 	Name        string

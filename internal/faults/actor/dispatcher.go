@@ -24,7 +24,7 @@ import (
 const stopWithin = 20 * time.Second
 
 func runDispatcher(ctx context.Context, cfg Config, ca *devca.CA, log *slog.Logger) error {
-	defer tune.SaveMemory(tune.DispatcherFloor)() // as the program harp does
+	defer tune.Dispatcher.Start()() // as the program harp does
 	defer tune.RaiseProcs()()
 	tc, err := ca.TLS(transport.Identity{Role: transport.RoleDispatcher, Name: "dispatcher"})
 	if err != nil {
@@ -82,8 +82,10 @@ func (cfg *Config) senders() ([]notify.Sender, error) {
 	if cfg.Secrets == "" {
 		return nil, nil
 	}
-	s, err := notify.NewWebhooks(notify.WebhookConfig{
-		Secrets: cfg.Secrets, Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, CAFiles: []string{cfg.HookCA},
-	})
+	hooks := notify.WebhookConfig{Secrets: cfg.Secrets}
+	if cfg.HookCA != "" {
+		hooks.Networks, hooks.CAFiles = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, []string{cfg.HookCA}
+	}
+	s, err := notify.NewWebhooks(hooks)
 	return []notify.Sender{s}, err
 }
