@@ -310,7 +310,7 @@ func (o *BatchOptions) check() error {
 		return tooLong("confirmed", len(o.Confirmed), maxDigest)
 	}
 	if o.Drift != "" {
-		if err := checkName("drift", o.Drift, MaxDriftName); err != nil {
+		if err := checkShown("drift", o.Drift, MaxDriftName); err != nil {
 			return err
 		}
 	}

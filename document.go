@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
-	"unicode"
 )
 
 // Document is a schedule, a group, a window, a notification or a retention rule as people keep it in a file: exactly one of the fields is set. Of a Group
@@ -92,11 +90,8 @@ func (d Document) Check() error {
 // CheckDocuments returns ErrInvalid, naming the field, such as documents[3].cron, unless documents may be given to
 // [Schedules.Apply]: MaxDocuments at most, each of which is good and has a name of its own among those of its kind.
 func CheckDocuments(managedBy string, documents []Document) error {
-	if err := checkName("managed_by", managedBy, MaxManagedBy); err != nil {
+	if err := checkShown("managed_by", managedBy, MaxManagedBy); err != nil {
 		return err
-	}
-	if strings.ContainsFunc(managedBy, unicode.IsControl) {
-		return &FieldError{Field: "managed_by", Message: "must have no control characters"}
 	}
 	if len(documents) > MaxDocuments {
 		return &FieldError{Field: "documents", Message: fmt.Sprintf("%d, at most %d", len(documents), MaxDocuments)}

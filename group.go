@@ -28,7 +28,7 @@ type Group struct {
 // MaxGroupName bytes and a target of as many as MaxGroupTarget. What is in the target is not
 // looked at.
 func (g Group) Check() error {
-	if err := checkName("name", g.Name, MaxGroupName); err != nil {
+	if err := checkShown("name", g.Name, MaxGroupName); err != nil {
 		return err
 	}
 	if g.Target == "" {

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"strings"
 	"time"
-	"unicode"
 )
 
 // Maintenance looks at maintenance windows, changes them, and says what they make of a start. It is safe
@@ -61,11 +59,8 @@ const (
 // Check returns ErrInvalid, naming the field, unless the window is within its limits and says in one way when it
 // is. What is in Target, Cron, TZ and Calendar is not looked at: the dispatcher does that.
 func (w Window) Check() error {
-	if err := checkName("name", w.Name, MaxWindowName); err != nil {
+	if err := checkShown("name", w.Name, MaxWindowName); err != nil {
 		return err
-	}
-	if strings.ContainsFunc(w.Name, unicode.IsControl) {
-		return &FieldError{Field: "name", Message: "must have no control characters"}
 	}
 	if err := checkName("target", w.Target, MaxTarget); err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 )
 
 // Notifications looks at notifications and changes them. It is safe for concurrent use.
@@ -97,11 +96,8 @@ func (c NotificationChange) Check() error {
 // Check returns ErrInvalid, naming the field, unless the notification is within its limits and says of what it tells and whom.
 // What is in Target and To is looked at by the dispatcher.
 func (n Notification) Check() error {
-	if err := checkName("name", n.Name, MaxNotificationName); err != nil {
+	if err := checkShown("name", n.Name, MaxNotificationName); err != nil {
 		return err
-	}
-	if strings.ContainsFunc(n.Name, unicode.IsControl) {
-		return &FieldError{Field: "name", Message: "must have no control characters"}
 	}
 	if err := checkText("doc", n.Doc, MaxScheduleDoc); err != nil {
 		return err

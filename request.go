@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -383,6 +384,23 @@ func checkName(field, name string, most int) error {
 		return &FieldError{Field: field, Message: "must be UTF-8"}
 	}
 	return nil
+}
+
+// checkShown is checkName for what people call things by: every character of it must be seen, or one name could be taken
+// for another, or for more than a name. Names that were stored before may be asked after all the same.
+func checkShown(field, name string, most int) error {
+	if err := checkName(field, name, most); err != nil {
+		return err
+	}
+	if strings.ContainsFunc(name, isUnseen) {
+		return &FieldError{Field: field, Message: "must have no control characters, nor any that are not seen"}
+	}
+	return nil
+}
+
+// isUnseen reports whether a character is one of control or of format, such as U+200B or U+202E, or ends lines or paragraphs.
+func isUnseen(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
 func tooLong(field string, is, most int) error {

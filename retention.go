@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 )
 
 // Retention says how long what has ended is kept, by rules, and changes these. It is safe for concurrent use.
@@ -38,11 +37,8 @@ type RetentionRule struct {
 // Check returns ErrInvalid, naming the field, unless the rule is within its limits and says how long, or how much, is
 // kept.
 func (r RetentionRule) Check() error {
-	if err := checkName("name", r.Name, MaxRetentionName); err != nil {
+	if err := checkShown("name", r.Name, MaxRetentionName); err != nil {
 		return err
-	}
-	if strings.ContainsFunc(r.Name, unicode.IsControl) {
-		return &FieldError{Field: "name", Message: "must have no control characters"}
 	}
 	for _, text := range []struct {
 		field, value string

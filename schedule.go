@@ -2,9 +2,7 @@ package harp
 
 import (
 	"fmt"
-	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -77,11 +75,8 @@ const (
 // its Request is one of a batch that can be made again and again. What is in Cron and TZ, and whether there is what it
 // comes after, is not looked at: the dispatcher does that.
 func (s Schedule) Check() error {
-	if err := checkName("name", s.Name, MaxScheduleName); err != nil {
+	if err := checkShown("name", s.Name, MaxScheduleName); err != nil {
 		return err
-	}
-	if strings.ContainsFunc(s.Name, unicode.IsControl) {
-		return &FieldError{Field: "name", Message: "must have no control characters"}
 	}
 	if len(s.After) > 0 {
 		if err := s.checkAfter(); err != nil {

@@ -25,7 +25,7 @@ func (s *service) ApplyDocuments(ctx context.Context, id, managedBy string, docu
 		if o.DryRun {
 			return a.run(ctx, store.Operation{})
 		}
-		op, err := s.documentsOperation(id, wire.NewApply("", managedBy, documents, o))
+		op, err := s.puttingOperation(id, wire.NewApply("", managedBy, documents, o))
 		if err != nil {
 			return harp.Applied{}, err
 		}
@@ -48,7 +48,7 @@ type application struct {
 	stored           store.DocumentChanges
 	committed        []func()
 	shown            int          // bytes of what is told of changed fields
-	room             scheduleRoom // what schedules take, or give back, beside that of turns
+	room             documentRoom // what schedules take, or give back, beside that of turns
 	newNotifications int          // beside those that there are
 }
 
@@ -477,7 +477,7 @@ func (a *application) planDeletion(ctx context.Context, name string) {
 	}
 	if is != nil {
 		a.noteDeleted(harp.ScheduleDocument, name)
-		a.room.add(scheduleRoom{-1, -len(is.document)})
+		a.room.add(documentRoom{-1, -len(is.document)})
 	}
 }
 
@@ -512,7 +512,7 @@ func (a *application) planSchedule(ctx context.Context, doc harp.Document) error
 		return err
 	}
 	if a.options.DryRun {
-		takes, err := d.schedules.checkRoom(sch.Name, len(wire.Encode(put)), a.room)
+		takes, err := d.schedules.checkRoom(sch.Name, a.who, len(wire.Encode(put)), a.room)
 		a.room.add(takes)
 		return err
 	}

@@ -26,12 +26,29 @@ func (d *Dispatcher) bounds(who harp.Principal) (all []harp.Bound) {
 	}
 	all = append(all, d.principals.boundsOfAll()...)
 	all = append(all, d.principals.bounds(who, d.store.QuotaUsed(who))...)
+	all = append(all, d.documentBounds()...)
 	for _, b := range transport.Bounds() {
 		if _, counted := used["callers: "+b.Name]; !counted {
 			all = append(all, harp.Bound{Name: b.Name, Most: b.Value, Unit: b.Unit, Reason: b.Reason})
 		}
 	}
 	return append(all, d.otherBounds()...)
+}
+
+// documentBounds are those on what stays until somebody deletes it. Retention rules, which the store reads, are not counted here.
+func (d *Dispatcher) documentBounds() []harp.Bound {
+	const reason = "of all principals, of which each may have half"
+	groups, windows, schedules := d.groups.room(), d.windows.room(), d.schedules.room()
+	return []harp.Bound{
+		{Name: "groups", Used: int64(groups.count), Most: maxGroups, Unit: "groups", Reason: reason},
+		{Name: "targets of groups", Used: int64(groups.bytes), Most: maxGroupBytes, Unit: "bytes", Reason: reason},
+		{Name: "windows", Used: int64(windows.count), Most: maxWindows, Unit: "windows", Reason: reason},
+		{Name: "documents of windows", Used: int64(windows.bytes), Most: maxWindowBytes, Unit: "bytes", Reason: reason},
+		{Name: "schedules", Used: int64(schedules.count), Most: maxSchedules, Unit: "schedules", Reason: reason},
+		{Name: "documents of schedules", Used: int64(schedules.bytes), Most: maxScheduleBytes, Unit: "bytes", Reason: reason},
+		{Name: "notifications", Used: int64(d.notifications.count()), Most: maxNotifications, Unit: "notifications", Reason: reason},
+		{Name: "retention rules", Most: harp.MaxRetentionRules, Unit: "rules", Reason: reason},
+	}
 }
 
 // otherBounds are those that are not counted.

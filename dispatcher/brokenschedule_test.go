@@ -100,22 +100,22 @@ func TestSchedulesAreBounded(t *testing.T) {
 	for n := range maxSchedules {
 		ss.set(&scheduled{name: harp.NewID(), document: make([]byte, n%2)})
 	}
-	if err := ss.takeRoom("one more", 1, scheduleRoom{}); !errors.Is(err, harp.ErrRefused) {
+	if err := ss.takeRoom("one more", harp.Principal{Kind: processKind}, 1, documentRoom{}); !errors.Is(err, harp.ErrRefused) {
 		t.Errorf("one too many: %v", err)
 	}
 	one, _ := ss.page("", "", 1)
 	ss.remove(one[0].name)
-	if ss.takeTurn("another"); ss.takeRoom("another", 1, scheduleRoom{}) != nil {
+	if ss.takeTurn("another"); ss.takeRoom("another", harp.Principal{Kind: processKind}, 1, documentRoom{}) != nil {
 		t.Error("there is no room in the place of another")
 	}
-	if err := ss.takeRoom("one more", 1, scheduleRoom{}); !errors.Is(err, harp.ErrRefused) {
+	if err := ss.takeRoom("one more", harp.Principal{Kind: processKind}, 1, documentRoom{}); !errors.Is(err, harp.ErrRefused) {
 		t.Errorf("while another is being put: %v", err)
 	}
 	ss.endTurn("another")
-	if err := ss.takeRoom("one more", 1, scheduleRoom{}); err != nil {
+	if err := ss.takeRoom("one more", harp.Principal{Kind: processKind}, 1, documentRoom{}); err != nil {
 		t.Errorf("in the place of another: %v", err)
 	}
-	if err := ss.takeRoom("one more", maxScheduleBytes, scheduleRoom{}); !errors.Is(err, harp.ErrRefused) {
+	if err := ss.takeRoom("one more", harp.Principal{Kind: processKind}, maxScheduleBytes, documentRoom{}); !errors.Is(err, harp.ErrRefused) {
 		t.Errorf("too many bytes: %v", err)
 	}
 }

@@ -445,7 +445,7 @@ func TestAllWindowsOpenAtOnce(t *testing.T) {
 // The calendars of all windows have so many bytes at most.
 func TestCalendarsOfTooManyBytes(t *testing.T) {
 	d := opened(t, nil, Config{Hosts: StaticHosts{{Name: "a"}}})
-	s, ctx := d.service(ada), t.Context()
+	s, ctx := d.service(harp.Principal{Kind: processKind}), t.Context()
 	content := []byte("BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nUID:1\r\nDTSTART:20300101T000000Z\r\nDURATION:PT1H\r\nEND:VEVENT\r\n" +
 		strings.Repeat("X-FILL:"+strings.Repeat("x", 60)+"\r\n", 11_000) + "END:VCALENDAR\r\n")
 	most := maxWindowBytes / len(content)

@@ -112,6 +112,13 @@ func (gs *groups) remove(name string) {
 	delete(gs.byName, name)
 }
 
+// room is what all take.
+func (gs *groups) room() documentRoom {
+	gs.mu.RLock()
+	defer gs.mu.RUnlock()
+	return documentRoom{len(gs.byName), gs.size}
+}
+
 // checkRoom refuses a group beyond what there may be. Errors: harp.ErrRefused.
 func (gs *groups) checkRoom(g harp.Group) error {
 	gs.mu.RLock()
@@ -123,7 +130,18 @@ func (gs *groups) checkRoom(g harp.Group) error {
 	case gs.size-old.size()+group{Group: g}.size() > maxGroupBytes:
 		return failures.New("refused", fmt.Sprintf("groups may have at most %d bytes in total", maxGroupBytes)).Err()
 	}
-	return nil
+	more := documentRoom{1, group{Group: g}.size()}
+	has := more
+	for name, other := range gs.byName {
+		switch {
+		case other.By != g.By:
+		case name == g.Name:
+			more.add(documentRoom{-1, -other.size()})
+		default:
+			has.add(documentRoom{1, other.size()})
+		}
+	}
+	return checkHalf(g.By, "groups", has, more, documentRoom{maxGroups, maxGroupBytes})
 }
 
 // managedBy are the groups that somebody manages, by name.
@@ -329,6 +347,15 @@ func (s *service) documentsOperation(id string, message any) (store.Operation, e
 	return op, err
 }
 
+// puttingOperation is documentsOperation for what puts something there, of which a principal may have no more stored than of calls. Whoever
+// has used that up can still pause, end and delete.
+func (s *service) puttingOperation(id string, message any) (store.Operation, error) {
+	op, err := s.operation(id)
+	op.Asked = wire.Encode(message)
+	op.Refused = s.d.principals.admitBytes(s.who, len(op.Asked))
+	return op, err
+}
+
 // ListGroups implements harp.GroupService.
 func (s *service) ListGroups(ctx context.Context, name, cursor string) (harp.Page[harp.Group], error) {
 	type page = harp.Page[harp.Group]
@@ -345,7 +372,7 @@ func (s *service) PutGroup(ctx context.Context, id, name, text string) error {
 		if err := g.Check(); err != nil {
 			return none, err
 		}
-		op, err := s.documentsOperation(id, wire.PutGroup{Name: name, Target: text})
+		op, err := s.puttingOperation(id, wire.PutGroup{Name: name, Target: text})
 		if err != nil {
 			return none, err
 		}

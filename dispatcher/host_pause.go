@@ -76,6 +76,7 @@ func (d *Dispatcher) pauseHosts(ctx context.Context, op store.Operation, expr st
 	if err != nil {
 		return 0, err
 	}
+	d.principals.countBytes(op.By, len(all)*operationBytes)
 	const most = 500
 	for {
 		some := all[:min(most, len(all))]

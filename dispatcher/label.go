@@ -106,6 +106,7 @@ func (d *Dispatcher) labelHosts(ctx context.Context, op store.Operation, expr st
 	if err != nil {
 		return 0, err
 	}
+	d.principals.countBytes(op.By, len(all)*operationBytes)
 	did := text.Shorten(labelChange(set, unset), maxLabelled, "…")
 	for {
 		n, size := 0, 0
@@ -233,7 +234,7 @@ func (s *service) LabelHosts(ctx context.Context, id, expr string, set map[strin
 		if err := harp.CheckLabelChange(set, unset); err != nil {
 			return 0, err
 		}
-		op, err := s.documentsOperation(id, append([]string{expr, string(encodeLabels(set))}, unset...))
+		op, err := s.puttingOperation(id, append([]string{expr, string(encodeLabels(set))}, unset...))
 		if err != nil {
 			return 0, err
 		}

@@ -79,7 +79,7 @@ func (a *application) planNotification(ctx context.Context, doc harp.Document) e
 	if changes, err := a.note(doc, isThere, old.ManagedBy, fields); err != nil || !changes {
 		return err
 	}
-	if err := a.d.notifications.checkRoom(is.Name, a.newNotifications); err != nil {
+	if err := a.d.notifications.checkRoom(is.Name, a.who, a.newNotifications); err != nil {
 		return err
 	}
 	if !isThere {

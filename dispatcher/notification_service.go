@@ -22,7 +22,7 @@ func (s *service) PutNotification(ctx context.Context, id string, one harp.Notif
 		if err := one.Check(); err != nil {
 			return none, err
 		}
-		op, err := s.documentsOperation(id, wire.PutNotification{Notification: one})
+		op, err := s.puttingOperation(id, wire.PutNotification{Notification: one})
 		if err != nil {
 			return none, err
 		}
@@ -47,7 +47,7 @@ func (d *Dispatcher) putNotification(ctx context.Context, op store.Operation, on
 			return errManaged(harp.NotificationDocument, one.Name, by)
 		}
 	}
-	if err := d.notifications.checkRoom(one.Name, 0); err != nil {
+	if err := d.notifications.checkRoom(one.Name, op.By, 0); err != nil {
 		return err
 	}
 	if err := d.checkNotification(&one, target.NewGroups(d.groups.text)); err != nil {
@@ -84,14 +84,31 @@ func (d *Dispatcher) checkNotification(one *harp.Notification, groups *target.Gr
 	return sender.Check(one.To)
 }
 
-// checkRoom refuses a notification beyond what there may be, when so many others are to be made, too. Errors: harp.ErrRefused.
-func (ns *notifications) checkRoom(name string, others int) error {
+// count is how many there are.
+func (ns *notifications) count() int {
+	ns.mu.RLock()
+	defer ns.mu.RUnlock()
+	return len(ns.byName)
+}
+
+// checkRoom refuses a notification beyond what there may be, when so many others are to be made by the same principal, too. Errors: harp.ErrRefused.
+func (ns *notifications) checkRoom(name string, who harp.Principal, others int) error {
 	ns.mu.RLock()
 	defer ns.mu.RUnlock()
 	if ns.byName[name] == nil && len(ns.byName)+others >= maxNotifications {
 		return failures.New("refused", fmt.Sprintf("there are %d notifications, at most %d", len(ns.byName)+others, maxNotifications)).Err()
 	}
-	return nil
+	has, more := documentRoom{count: 1 + others}, documentRoom{count: 1}
+	for of, n := range ns.byName {
+		switch {
+		case n.document().By != who:
+		case of == name:
+			more.count = 0
+		default:
+			has.count++
+		}
+	}
+	return checkHalf(who, "notifications", has, more, documentRoom{count: maxNotifications})
 }
 
 // plannedNotification is what has to be stored for a notification, and what is to be done once it is.

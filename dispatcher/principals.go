@@ -218,18 +218,43 @@ func (ps *principals) admitCalls(who harp.Principal, sub harp.Submission, calls 
 	if isUnlimited(who) {
 		return 0, nil
 	}
-	n, now := calls*callBytes+len(sub.Request)+len(sub.Signature)+len(sub.KeyID), time.Now()
+	n := calls*callBytes + len(sub.Request) + len(sub.Signature) + len(sub.KeyID)
+	if err := ps.admitBytes(who, n); err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// admitBytes counts bytes that are about to be stored for a principal, or refuses them. Errors: harp.ErrRefused.
+func (ps *principals) admitBytes(who harp.Principal, n int) error {
+	if isUnlimited(who) {
+		return nil
+	}
+	now := time.Now()
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	p := ps.knownLocked(who)
 	had, most := ps.countedLocked(p, now), float64(ps.most.BytesPerHour)
 	if over := had + float64(n) - most; over > 0 && had > 0 {
 		wait := time.Duration(math.Ceil(min(over/most, 1)*3600)) * time.Second
-		return 0, refusedBy("bytes_per_hour", fmt.Sprintf("%s %s has used up the %d bytes that it may have stored in an hour; there is room in %v",
+		return refusedBy("bytes_per_hour", fmt.Sprintf("%s %s has used up the %d bytes that it may have stored in an hour; there is room in %v",
 			who.Kind, who.Name, ps.most.BytesPerHour, wait))
 	}
 	p.stored, p.at = had+float64(n), now
-	return n, nil
+	return nil
+}
+
+// checkHalf refuses that a principal has more than half of what there may be of something that is kept until somebody deletes it, so that
+// it leaves room for others. It would have so much, and that is more than before by so much. Errors: harp.ErrRefused.
+func checkHalf(who harp.Principal, what string, has, more, most documentRoom) error {
+	switch {
+	case isUnlimited(who):
+	case more.count > 0 && has.count > most.count/2:
+		return failures.New("refused", fmt.Sprintf("%s %s would have put %d %s, at most half of the %d that there may be", who.Kind, who.Name, has.count, what, most.count)).Err()
+	case more.bytes > 0 && has.bytes > most.bytes/2:
+		return failures.New("refused", fmt.Sprintf("%s put by %s %s may have at most half of the %d bytes that there may be", what, who.Kind, who.Name, most.bytes)).Err()
+	}
+	return nil
 }
 
 // countBytes counts bytes that were stored for a principal: for them its next calls are refused. Of

@@ -73,6 +73,21 @@ func errTooManyRules() error {
 	return failures.New("refused", fmt.Sprintf("there are %d retention rules, more there cannot be", harp.MaxRetentionRules)).Err()
 }
 
+// checkRules refuses a rule beyond those that a principal may have, when so many others are to be made by it, too. Errors: harp.ErrRefused.
+func checkRules(rules []store.RetentionDocument, name string, who harp.Principal, others int) error {
+	has, more := documentRoom{count: 1 + others}, documentRoom{count: 1}
+	for _, doc := range rules {
+		switch {
+		case doc.By != who:
+		case doc.Rule.Name == name:
+			more.count = 0
+		default:
+			has.count++
+		}
+	}
+	return checkHalf(who, "retention rules", has, more, documentRoom{count: harp.MaxRetentionRules})
+}
+
 // RetentionRules implements harp.RetentionService.
 func (s *service) RetentionRules(ctx context.Context) ([]harp.RetentionStatus, error) {
 	return request(s, ctx, func(ctx context.Context) ([]harp.RetentionStatus, error) {
@@ -103,6 +118,9 @@ func (s *service) PutRetentionRule(ctx context.Context, id string, r harp.Retent
 		}
 		if findRule(rules, r.Name) == nil && len(rules) >= harp.MaxRetentionRules {
 			return nil, errTooManyRules()
+		}
+		if err := checkRules(rules, r.Name, s.who, 0); err != nil {
+			return nil, err
 		}
 		return &store.RetentionDocument{Rule: r, By: s.who, Changed: now.UTC()}, nil
 	})
@@ -137,7 +155,11 @@ func (d *Dispatcher) storedRule(ctx context.Context, name string) (bool, error) 
 // changeRule changes the rule of a name once for an id: change is given all rules, and returns what is put in its place, nil: none.
 func (s *service) changeRule(ctx context.Context, id, name string, message any, change func(rules []store.RetentionDocument, now time.Time) (*store.RetentionDocument, error)) error {
 	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
-		op, err := s.documentsOperation(id, message)
+		operation := s.documentsOperation
+		if _, puts := message.(wire.SetRetention); puts {
+			operation = s.puttingOperation
+		}
+		op, err := operation(id, message)
 		if err != nil {
 			return none, err
 		}
@@ -251,7 +273,7 @@ func (a *application) planRules(ctx context.Context) error {
 		if doc.Retention == nil {
 			continue
 		}
-		isNew, err := a.planRule(ctx, doc)
+		isNew, err := a.planRule(ctx, doc, count-len(a.rules))
 		if err != nil {
 			return harp.InDocument(i, err)
 		}
@@ -265,8 +287,8 @@ func (a *application) planRules(ctx context.Context) error {
 	return nil
 }
 
-// planRule plans what becomes of the rule of a document.
-func (a *application) planRule(ctx context.Context, doc harp.Document) (isNew bool, err error) {
+// planRule plans what becomes of the rule of a document, beside so many others that are made.
+func (a *application) planRule(ctx context.Context, doc harp.Document, others int) (isNew bool, err error) {
 	to := store.RetentionDocument{Rule: *doc.Retention, By: a.who, Changed: a.d.now().UTC(), ManagedBy: a.managedBy}
 	old := findRule(a.rules, to.Rule.Name)
 	var fields []harp.FieldChange
@@ -278,6 +300,9 @@ func (a *application) planRule(ctx context.Context, doc harp.Document) (isNew bo
 		}
 	}
 	if changes, err := a.note(doc, old != nil, managedBy, fields); err != nil || !changes {
+		return false, err
+	}
+	if err := checkRules(a.rules, to.Rule.Name, a.who, max(others, 0)); err != nil {
 		return false, err
 	}
 	return old == nil, a.storeDocument(ctx, store.RetentionKind, to.Rule.Name, to.Encode(), ruleChanged(to.Rule.Name, time.Time{}, a.who))

@@ -126,8 +126,9 @@ func TestPruneByHandHeedsRules(t *testing.T) {
 func TestRetentionRulesAreBounded(t *testing.T) {
 	everyWiring(t, func(t *testing.T, sys *system) {
 		r, ctx := sys.caller.Retention(), t.Context()
+		own := sys.d.Caller().Retention() // of a caller elsewhere there may be half of them
 		for n := range harp.MaxRetentionRules {
-			if err := r.Put(ctx, harp.RetentionRule{Name: fmt.Sprint(n), Order: -n, Keep: day}); err != nil {
+			if err := own.Put(ctx, harp.RetentionRule{Name: fmt.Sprint(n), Order: -n, Keep: day}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -38,25 +38,27 @@ type schedules struct {
 	mu        sync.RWMutex     // guards what follows
 	turns     map[string]*turn // of schedules that somebody makes steps of
 	byName    map[string]*scheduled
-	followers map[string]map[string]struct{} // which schedules come after each
-	size      int                            // bytes of what was put
-	runs      map[string]string              // schedules of batches whose ends were not seen, by batch
-	noted     map[string]struct{}            // those that are to be looked at
-	waited    map[string]struct{}            // those that have waited for the turns of those that come after them
-	sight     store.ScheduleSight            // of all of them: Awake, JumpFrom, JumpTo, Full
+	by        map[harp.Principal]documentRoom // what they take, by who has put them
+	followers map[string]map[string]struct{}  // which schedules come after each
+	size      int                             // bytes of what was put
+	runs      map[string]string               // schedules of batches whose ends were not seen, by batch
+	noted     map[string]struct{}             // those that are to be looked at
+	waited    map[string]struct{}             // those that have waited for the turns of those that come after them
+	sight     store.ScheduleSight             // of all of them: Awake, JumpFrom, JumpTo, Full
 }
 
 // turn is that of whoever makes steps of a schedule.
 type turn struct {
-	over  chan struct{} // is closed then
-	takes scheduleRoom  // by what is being put
-	then  []string      // schedules that the loop looks at when it is over
+	over  chan struct{}  // is closed then
+	takes documentRoom   // by what is being put
+	by    harp.Principal // who puts it
+	then  []string       // schedules that the loop looks at when it is over
 }
 
 func newSchedules() *schedules {
 	return &schedules{
 		kick: make(chan struct{}, 1), turns: map[string]*turn{},
-		byName: map[string]*scheduled{}, followers: map[string]map[string]struct{}{}, runs: map[string]string{}, noted: map[string]struct{}{}, waited: map[string]struct{}{},
+		byName: map[string]*scheduled{}, by: map[harp.Principal]documentRoom{}, followers: map[string]map[string]struct{}{}, runs: map[string]string{}, noted: map[string]struct{}{}, waited: map[string]struct{}{},
 	}
 }
 
@@ -290,6 +292,7 @@ func (ss *schedules) set(s *scheduled) {
 	defer ss.mu.Unlock()
 	ss.removeLocked(s.name)
 	ss.byName[s.name], ss.size = s, ss.size+len(s.document)
+	ss.countLocked(s, 1)
 	for _, run := range s.state.Runs {
 		ss.runs[run.Batch] = s.name
 	}
@@ -322,40 +325,58 @@ func (ss *schedules) removeLocked(name string) {
 	}
 	delete(ss.byName, name)
 	ss.size -= len(s.document)
+	ss.countLocked(s, -1)
 }
 
-// scheduleRoom is what some schedules take; what they give back is below zero.
-type scheduleRoom struct{ count, bytes int }
+// countLocked counts a schedule, or one less, among those of whoever has put it.
+func (ss *schedules) countLocked(s *scheduled, n int) {
+	has := ss.by[s.By]
+	if has.add(documentRoom{n, n * len(s.document)}); has.count == 0 {
+		delete(ss.by, s.By)
+		return
+	}
+	ss.by[s.By] = has
+}
 
-func (r *scheduleRoom) add(other scheduleRoom) {
+// documentRoom is what some documents take; what they give back is below zero.
+type documentRoom struct{ count, bytes int }
+
+func (r *documentRoom) add(other documentRoom) {
 	r.count, r.bytes = r.count+other.count, r.bytes+other.bytes
 }
 
-// takeRoom takes room for a schedule of so many bytes until the turn of who puts it is over. Beside it other schedules take room in
-// the same commit. Errors: harp.ErrRefused, where that is beyond what there may be.
-func (ss *schedules) takeRoom(name string, size int, beside scheduleRoom) error {
+// room is what all take.
+func (ss *schedules) room() documentRoom {
+	ss.mu.RLock()
+	defer ss.mu.RUnlock()
+	return documentRoom{len(ss.byName), ss.size}
+}
+
+// takeRoom takes room for a schedule of so many bytes, that who puts, until the turn of it is over. Beside it other schedules of theirs take
+// room in the same commit. Errors: harp.ErrRefused, where that is beyond what there may be.
+func (ss *schedules) takeRoom(name string, who harp.Principal, size int, beside documentRoom) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	takes, err := ss.checkRoomLocked(name, size, beside)
+	takes, err := ss.checkRoomLocked(name, who, size, beside)
 	if turn := ss.turns[name]; err == nil && turn != nil {
-		turn.takes = takes
+		turn.takes, turn.by = takes, who
 	}
 	return err
 }
 
 // checkRoom returns what room a schedule takes, and takes none. Errors: as takeRoom.
-func (ss *schedules) checkRoom(name string, size int, beside scheduleRoom) (scheduleRoom, error) {
+func (ss *schedules) checkRoom(name string, who harp.Principal, size int, beside documentRoom) (documentRoom, error) {
 	ss.mu.RLock()
 	defer ss.mu.RUnlock()
-	return ss.checkRoomLocked(name, size, beside)
+	return ss.checkRoomLocked(name, who, size, beside)
 }
 
-func (ss *schedules) checkRoomLocked(name string, size int, beside scheduleRoom) (takes scheduleRoom, err error) {
-	takes = scheduleRoom{1, size}
+func (ss *schedules) checkRoomLocked(name string, who harp.Principal, size int, beside documentRoom) (takes documentRoom, err error) {
+	takes = documentRoom{1, size}
 	if old := ss.byName[name]; old != nil {
-		takes = scheduleRoom{0, max(size-len(old.document), 0)}
+		takes = documentRoom{0, max(size-len(old.document), 0)}
 	}
-	all := scheduleRoom{len(ss.byName), ss.size}
+	all := documentRoom{len(ss.byName), ss.size}
 	all.add(takes)
 	all.add(beside)
 	for of, other := range ss.turns {
@@ -369,7 +390,24 @@ func (ss *schedules) checkRoomLocked(name string, size int, beside scheduleRoom)
 	case all.bytes > maxScheduleBytes:
 		err = failures.New("refused", fmt.Sprintf("schedules may have at most %d bytes in total", maxScheduleBytes)).Err()
 	}
-	return takes, err
+	if err != nil {
+		return takes, err
+	}
+	more := takes
+	has := documentRoom{1, size}
+	has.add(beside)
+	has.add(ss.by[who])
+	for of, other := range ss.turns {
+		if of != name && other.by == who {
+			has.add(other.takes)
+		}
+	}
+	if old := ss.byName[name]; old != nil && old.By == who {
+		has.add(documentRoom{-1, -len(old.document)})
+	} else {
+		more.count = 1
+	}
+	return takes, checkHalf(who, "schedules", has, more, documentRoom{maxSchedules, maxScheduleBytes})
 }
 
 // note has the loop look at a schedule.

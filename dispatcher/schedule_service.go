@@ -108,7 +108,7 @@ func (s *service) PutSchedule(ctx context.Context, id string, sch harp.Schedule)
 		if err := sch.Check(); err != nil {
 			return none, err
 		}
-		op, err := s.documentsOperation(id, wire.PutSchedule{Schedule: sch})
+		op, err := s.puttingOperation(id, wire.PutSchedule{Schedule: sch})
 		if err != nil {
 			return none, err
 		}
@@ -143,7 +143,7 @@ func (s *service) PutSchedule(ctx context.Context, id string, sch harp.Schedule)
 					return nil, err
 				}
 			}
-			return s.d.puttingSchedule(old, put, spec, scheduleRoom{}, now)
+			return s.d.puttingSchedule(old, put, spec, documentRoom{}, now)
 		})
 		return none, err
 	})
@@ -176,10 +176,10 @@ func (d *Dispatcher) checkTarget(text string) error {
 // puttingSchedule is the step that puts a schedule, which was read, in the place of an old one, nil if there is none. Beside it other schedules
 // take room in the same commit. No edit fires the past. Errors:
 // harp.ErrConflict, harp.ErrRefused.
-func (d *Dispatcher) puttingSchedule(old *scheduled, put putSchedule, spec *schedule.Spec, beside scheduleRoom, now time.Time) (*store.ScheduleStep, error) {
+func (d *Dispatcher) puttingSchedule(old *scheduled, put putSchedule, spec *schedule.Spec, beside documentRoom, now time.Time) (*store.ScheduleStep, error) {
 	sch := &put.Schedule
 	step := store.ScheduleStep{Name: sch.Name, Document: wire.Encode(put)}
-	if err := d.schedules.takeRoom(sch.Name, len(step.Document), beside); err != nil {
+	if err := d.schedules.takeRoom(sch.Name, put.By, len(step.Document), beside); err != nil {
 		return nil, err
 	}
 	if old != nil {
@@ -383,7 +383,15 @@ func (s *service) TriggerSchedule(ctx context.Context, batch, name string, t har
 			if err != nil {
 				return nil, err
 			}
-			notStored = func() { s.d.principals.countBytes(is.By, -counted) }
+			payer := is.By
+			if s.who != payer { // what others have it run is theirs to pay for
+				s.d.principals.countBytes(payer, -counted)
+				if err := s.d.principals.admitBytes(s.who, counted); err != nil {
+					return nil, err
+				}
+				payer = s.who
+			}
+			notStored = func() { s.d.principals.countBytes(payer, -counted) }
 			step.Entry.By, step.Events[0].By = s.who, s.who
 			return &step, nil
 		})
@@ -402,7 +410,7 @@ func (s *service) BackfillSchedule(ctx context.Context, id, name string, from, t
 		if err := harp.CheckBackfill(name, from, to); err != nil {
 			return 0, err
 		}
-		op, err := s.documentsOperation(id, wire.Backfill{Name: name, From: from, To: to})
+		op, err := s.puttingOperation(id, wire.Backfill{Name: name, From: from, To: to})
 		if err != nil {
 			return 0, err
 		}

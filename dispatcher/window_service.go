@@ -18,7 +18,7 @@ func (s *service) PutWindow(ctx context.Context, id string, w harp.Window) error
 		if err := w.Check(); err != nil {
 			return none, err
 		}
-		op, err := s.documentsOperation(id, wire.PutWindow{Window: w})
+		op, err := s.puttingOperation(id, wire.PutWindow{Window: w})
 		if err != nil {
 			return none, err
 		}

@@ -310,6 +310,13 @@ func (ws *windows) replace(others *windows) {
 	ws.byName, ws.size = others.byName, others.size
 }
 
+// room is what all take.
+func (ws *windows) room() documentRoom {
+	ws.mu.RLock()
+	defer ws.mu.RUnlock()
+	return documentRoom{len(ws.byName), ws.size}
+}
+
 // checkRoom refuses a window beyond what there may be. Errors: harp.ErrRefused.
 func (ws *windows) checkRoom(w *openWindow) error {
 	ws.mu.RLock()
@@ -324,7 +331,18 @@ func (ws *windows) checkRoom(w *openWindow) error {
 	case size > maxWindowBytes:
 		return failures.New("refused", fmt.Sprintf("windows may have at most %d bytes in total", maxWindowBytes)).Err()
 	}
-	return nil
+	more := documentRoom{1, w.size}
+	has := more
+	for name, other := range ws.byName {
+		switch {
+		case other.By != w.By:
+		case name == w.Window.Name:
+			more.add(documentRoom{-1, -other.size})
+		default:
+			has.add(documentRoom{1, other.size})
+		}
+	}
+	return checkHalf(w.By, "windows", has, more, documentRoom{maxWindows, maxWindowBytes})
 }
 
 // checkGroup refuses a group that windows use, by other groups too, and that asks what a host is at the moment, or is too much. groups

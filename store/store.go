@@ -500,6 +500,9 @@ type Operation struct {
 	Time  time.Time
 	Most  Quota  // that By may have
 	Asked []byte // of documents: what was asked for, by which it is told from others
+
+	// Refused is why By may not do it now: only what came of it before is answered. nil: By may.
+	Refused error
 }
 
 // QueueCancelled is what CancelQueue did.

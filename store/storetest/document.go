@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -169,6 +170,25 @@ var documents = []rule{
 		}
 		_, _, err := w.st.DocumentsChanged(w.ctx(), store.Operation{ID: "none"})
 		w.wants(err, harp.ErrInvalid)
+	}},
+	{"document/once/refused", "what whoever asks may not do now is refused, unless it was done before", func(w *world) {
+		why := errors.New("not now")
+		op := store.Operation{ID: w.id(), By: harp.Principal{Kind: "k", Name: "n"}, Time: w.now, Asked: []byte("what"), Refused: why}
+		c := store.DocumentChanges{Changes: []store.DocumentChange{change("a", "-", "1")}, Op: op, Count: 7}
+		_, err := w.st.ChangeDocuments(w.ctx(), c)
+		w.wants(err, why)
+		_, _, err = w.st.DocumentsChanged(w.ctx(), op)
+		w.wants(err, why)
+		w.wantContents()
+		c.Op.Refused = nil
+		_, err = w.st.ChangeDocuments(w.ctx(), c)
+		w.must(err)
+		if n, err := w.st.ChangeDocuments(w.ctx(), store.DocumentChanges{Op: op}); err != nil || n != 7 {
+			w.Fatalf("it was done before: %d, %v", n, err)
+		}
+		if n, done, err := w.st.DocumentsChanged(w.ctx(), op); err != nil || !done || n != 7 {
+			w.Fatalf("it was done before: %d, %v, %v", n, done, err)
+		}
 	}},
 	{"document/once/failed", "a change of documents that was refused may be asked for again under its id", func(w *world) {
 		c := store.DocumentChanges{Changes: []store.DocumentChange{change("a", "1", "2")}, Op: store.Operation{ID: w.id(), Time: w.now}}

@@ -254,7 +254,9 @@ func (s *Store) DocumentsChanged(ctx context.Context, op store.Operation) (count
 	digest := sha256.Sum256(encode(documentsRow{By: op.By, Asked: op.Asked}))
 	err = s.doAhead(ctx, SpaceFull, func(t *tx) error {
 		row, again, err := s.readDone(t, i, digest)
-		count, done = row.Count, again
+		if count, done = row.Count, again; err == nil && !done {
+			err = op.Refused
+		}
 		return err
 	})
 	return count, done, err

@@ -49,7 +49,7 @@ type askedRow struct {
 // doOnce runs an operation unless one with its id was run before, to its end, and returns what came
 // of it then; one that was broken off goes on. what is what is asked for, and by whom. Errors: harp.ErrInvalid (id),
 // harp.ErrConflict when its id is that of another operation, harp.ErrPruned when what came
-// of it may be forgotten, run's.
+// of it may be forgotten, op.Refused, run's.
 func (s *Store) doOnce(t *tx, op store.Operation, what any, run func() (doneRow, error)) (done doneRow, err error) {
 	if op.ID == "" {
 		return run()
@@ -62,6 +62,9 @@ func (s *Store) doOnce(t *tx, op store.Operation, what any, run func() (doneRow,
 	before, again, err := s.readDone(t, i, digest)
 	if err != nil || again && !before.More {
 		return before, err
+	}
+	if !again && op.Refused != nil {
+		return doneRow{}, op.Refused
 	}
 	key := i.key(prefixDone)
 	if done, err = run(); err != nil {
