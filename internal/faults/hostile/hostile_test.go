@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -100,6 +98,7 @@ type victim struct {
 	rest    faults.Held
 	log     string // its path
 	lines   int    // that it has logged before a lie
+	dir     string // of its files
 	store   string // the directory of its store; "" if it has none
 }
 
@@ -132,6 +131,9 @@ func newStage(t *testing.T) *stage {
 			showLogs(t, f)
 		}
 	})
+	f.Dispatcher.Secrets = filepath.Join(f.Dir, "secrets")
+	must(t, os.Mkdir(f.Dispatcher.Secrets, 0o700))
+	must(t, os.WriteFile(filepath.Join(f.Dispatcher.Secrets, "key"), []byte("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYqr\n"), 0o600))
 	s := &stage{fleet: f, usual: map[role]time.Duration{}}
 	must(t, f.StartDispatcher())
 	s.scene = scene{dispatcher: f.Addr, host: "idle", called: "called"}
@@ -148,11 +150,11 @@ func newStage(t *testing.T) *stage {
 	log := func(of string) string { return filepath.Join(f.Dir, of+".log") }
 	s.victims = []*victim{{
 		name: "the dispatcher", process: f.DispatcherProcess(), log: log("dispatcher"),
-		room: dispatcherRoom, slack: slackHeap + slackStore, store: filepath.Join(f.Dir, "store"),
+		room: dispatcherRoom, slack: slackHeap + slackStore, dir: f.Dispatcher.Dir, store: f.Dispatcher.Dir,
 	}}
 	for _, name := range []string{s.called, s.host} {
 		s.victims = append(s.victims, &victim{
-			name: "the agent " + name, process: f.AgentProcess(name), log: log(name), room: agentRoom, slack: slackHeap,
+			name: "the agent " + name, process: f.AgentProcess(name), log: log(name), dir: f.AgentDir(name), room: agentRoom, slack: slackHeap,
 		})
 	}
 	s.awaitOnline(t, s.called)
@@ -307,67 +309,6 @@ func playAll(t *testing.T, told []lie) {
 	}
 }
 
-// playAtOnce tells lies of every kind at once, again and again, beside honest calls.
-func playAtOnce(t *testing.T) {
-	lasts, err := time.ParseDuration(atOnce)
-	must(t, err)
-	s := newStage(t)
-	ctx, cancel := context.WithTimeout(t.Context(), lasts)
-	defer cancel()
-	watch := s.watchMemory()
-	var telling sync.WaitGroup
-	var told, failed atomic.Int64
-	for range 32 {
-		telling.Go(func() {
-			for ctx.Err() == nil {
-				if s.tellShortly(ctx, lies[rand.IntN(len(lies))]) == nil {
-					told.Add(1)
-				} else {
-					failed.Add(1) // lies get in each other's way
-				}
-			}
-		})
-	}
-	var times faults.Times
-	var first map[*victim]int64 // memory in the first half
-	for begun := time.Now(); ctx.Err() == nil; {
-		if first == nil && time.Since(begun) > lasts/2 {
-			first, watch = watch(), s.watchMemory()
-		}
-		for _, to := range []role{dispatcher, agent} {
-			took, err := s.callHonestly(t.Context(), to)
-			if err != nil {
-				t.Errorf("an honest call to the %s after %v: %v", to, lasts, err)
-			}
-			times = append(times, took)
-		}
-	}
-	telling.Wait()
-	t.Logf("%d lies were told, %d could not be; honest calls %v", told.Load(), failed.Load(), times)
-	if told.Load() == 0 {
-		t.Error("no lie was told")
-	}
-	second := watch()
-	for _, v := range s.victims {
-		if first[v] == 0 || second[v] > first[v]*3/2+v.slack {
-			t.Errorf("%s grows: %d MiB at most in the first half, %d in the second", v.name, first[v]/mebi, second[v]/mebi)
-		}
-		v.room, v.lines = math.MaxInt64, countLines(t, v.log) // the bounds are for one lie at a time
-	}
-	s.lookAtAll(t, lie{name: "all at once", to: dispatcher}, second)
-}
-
-// tellShortly tells a lie for some seconds at most.
-func (s *stage) tellShortly(ctx context.Context, l lie) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	err := s.tellOnce(ctx, l, func() {})
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
 // checkTable finds lies that would not be told.
 func checkTable(t *testing.T) {
 	t.Helper()
@@ -440,6 +381,7 @@ func (s *stage) lookAtAll(t *testing.T, l lie, memory map[*victim]int64) {
 	if _, err := s.caller.Queues().Cancel(t.Context(), harp.Args{"name": lineOfLies}); err != nil && !errors.Is(err, harp.ErrNotFound) {
 		t.Errorf("the calls that wait are not cancelled: %v", err)
 	}
+	s.clearDocuments(t)
 	if _, err := s.callHonestly(t.Context(), l.to); err != nil {
 		t.Errorf("an honest call afterwards: %v", err)
 	}
@@ -513,4 +455,4 @@ func (s *stage) callBeside(t *testing.T, l lie, kept <-chan struct{}, over <-cha
 }
 
 // lies are all of them.
-var lies = slices.Concat(liesOfNobody, liesOfCallers, liesOfAgents, liesOfDispatchers)
+var lies = slices.Concat(liesOfNobody, liesOfCallers, liesOfDocuments, liesOfBatches, liesOfAgents, liesOfDispatchers)

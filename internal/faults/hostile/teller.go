@@ -182,11 +182,17 @@ func (t *teller) sessionOn(conn net.Conn, opener bool, handle func(*peer, frame)
 	return p, nil
 }
 
-// names numbers who tells lies, so that no two are the same.
-var names atomic.Int64
+// names numbers who tells lies, so that no two are the same, or after so many are again.
+var names, nameCount atomic.Int64
 
-// newName is a name that nobody had before.
-func newName(prefix string) string { return fmt.Sprintf("%s%d", prefix, names.Add(1)) }
+// newName is a name that nobody had before, or not for long.
+func newName(prefix string) string {
+	n := names.Add(1)
+	if most := nameCount.Load(); most > 0 {
+		n %= most
+	}
+	return fmt.Sprintf("%s%d", prefix, n)
+}
 
 // hello is what begins a session, with more fields, or the same ones again.
 func hello(more ...any) object {
