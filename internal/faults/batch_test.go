@@ -88,7 +88,8 @@ type batchRun struct {
 	rand   *rand.Rand
 	hosts  []string
 	waves  []int
-	most   int // that run at a time
+	most   int         // that run at a time
+	steps  []harp.Step // of a chain; empty: it is none
 	batch  *harp.Batch
 
 	cancelled bool // a cancel was acknowledged before the batch had ended
@@ -107,13 +108,19 @@ func playBatch(t *testing.T, f *Fleet, caller *harp.Caller, hosts []string, r *r
 	defer cancel()
 	b := &batchRun{t: t, f: f, caller: caller, rand: r, hosts: hosts, most: 1 + r.IntN(4), waves: []int{len(hosts)}}
 	b.submit(ctx)
+	b.play(ctx)
+	return b
+}
+
+// play does with the batch what operators do, until it has ended.
+func (b *batchRun) play(ctx context.Context) {
+	b.t.Helper()
 	var following sync.WaitGroup
 	following.Go(func() { b.follow(ctx) })
 	if err := b.operate(ctx); err != nil {
-		t.Errorf("batch %s: %v; it is %+v", b.batch.ID(), err, b.status)
+		b.t.Errorf("batch %s: %v; it is %+v", b.batch.ID(), err, b.status)
 	}
 	following.Wait()
-	return b
 }
 
 // submit submits the batch, again and again under the same id while nobody knows whether it has arrived.
@@ -125,9 +132,22 @@ func (b *batchRun) submit(ctx context.Context) {
 	if repeatable {
 		procedure = actor.Again
 	}
-	opts := []harp.Option{harp.JobID(id), harp.Parallel(b.most), harp.OfflineWait(harp.NoLimit)}
+	opts := append(b.options(), harp.JobID(id))
+	for _, host := range b.hosts {
+		b.f.History.Invoke(history.Call{
+			ID: harp.MemberID(id, host, 1), Host: host, Records: args.Records, Repeatable: repeatable,
+			Queue: "batch " + id, Concurrency: b.most, // no queue of harp's: by the witness no more run at a time
+		})
+	}
+	b.submitAs(ctx, id, func() (*harp.Batch, error) { return b.caller.Target("host*").Call(ctx, procedure, args, opts...) })
+}
+
+// options draws how the batch goes through its hosts.
+func (b *batchRun) options() []harp.Option {
+	r := b.rand
+	opts := []harp.Option{harp.Parallel(b.most), harp.OfflineWait(harp.NoLimit)}
 	if r.IntN(2) == 0 {
-		b.waves = []int{1, len(b.hosts) / 2, len(b.hosts)}
+		b.waves = []int{1, (len(b.hosts) + 1) / 2, len(b.hosts)}
 		opts = append(opts, harp.Rolling("1", "50%"))
 		if r.IntN(3) == 0 {
 			opts = append(opts, harp.Approve())
@@ -142,14 +162,13 @@ func (b *batchRun) submit(ctx context.Context) {
 	if r.IntN(4) == 0 {
 		opts = append(opts, harp.ApproveFirst())
 	}
-	for _, host := range b.hosts {
-		b.f.History.Invoke(history.Call{
-			ID: harp.MemberID(id, host, 1), Host: host, Records: args.Records, Repeatable: repeatable,
-			Queue: "batch " + id, Concurrency: b.most, // no queue of harp's: by the witness no more run at a time
-		})
-	}
+	return opts
+}
+
+// submitAs asks for the batch again and again while nobody knows whether that has arrived.
+func (b *batchRun) submitAs(ctx context.Context, id string, ask func() (*harp.Batch, error)) {
 	for ctx.Err() == nil && b.batch == nil {
-		batch, err := b.caller.Target("host*").Call(ctx, procedure, args, opts...)
+		batch, err := ask()
 		var maybe *harp.CallError
 		if err != nil && !errors.As(err, &maybe) {
 			b.t.Errorf("batch %s: %v", id, err)
@@ -162,7 +181,9 @@ func (b *batchRun) submit(ctx context.Context) {
 		return
 	}
 	for _, host := range b.hosts {
-		b.f.History.Change(harp.MemberID(id, host, 1), func(c *history.Call) { c.Acked = true })
+		for step := range max(len(b.steps), 1) {
+			b.f.History.Change(harp.MemberID(id, host, step+1), func(c *history.Call) { c.Acked = true })
+		}
 	}
 }
 
@@ -180,7 +201,7 @@ func (b *batchRun) operate(ctx context.Context) (err error) {
 		case n < 4:
 			_ = b.batch.Pause(ctx, "a look") // it may have ended
 		case n == 4:
-			_, _ = b.batch.Job(b.hosts[b.rand.IntN(len(b.hosts))]).Cancel(ctx)
+			_, _ = b.batch.Job(b.hosts[b.rand.IntN(len(b.hosts))], 1+b.rand.IntN(max(len(b.steps), 1))).Cancel(ctx)
 		case b.status.State == harp.BatchPaused && n < 20:
 			_ = b.batch.Resume(ctx)
 		}

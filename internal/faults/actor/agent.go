@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -80,9 +81,15 @@ func worker(w *witness.File) func(context.Context, Args, func(Record) error) (Re
 		if in.Suicide {
 			return Result{}, syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		}
+		if call.Attempt == 1 && slices.Contains(in.Reboot, call.Host) {
+			return Result{}, errors.Join(w.Write(witness.Quit, call.JobID, call.Attempt), syscall.Kill(os.Getpid(), syscall.SIGKILL))
+		}
 		err := emitAndSleep(ctx, in, func(n int) error {
 			return emit(Record{Job: call.JobID, Attempt: call.Attempt, N: n, Fill: strings.Repeat("x", in.Size)})
 		})
+		if err == nil && slices.Contains(in.Fail, call.Host) {
+			err = errors.New("it was asked for")
+		}
 		what := witness.End
 		if err != nil {
 			what = witness.Quit

@@ -63,6 +63,8 @@ type Args struct {
 	Sleep   time.Duration `json:"sleep,omitempty"`   // after the records
 	Deaf    bool          `json:"deaf,omitempty"`    // does not listen to its context
 	Suicide bool          `json:"suicide,omitempty"` // its process dies in it
+	Fail    []string      `json:"fail,omitempty"`    // hosts on which it fails
+	Reboot  []string      `json:"reboot,omitempty"`  // hosts on which its process dies in the first attempt
 	Fill    string        `json:"fill,omitempty"`    // makes them long
 	Returns int           `json:"returns,omitempty"` // bytes of the result, about
 }
