@@ -63,6 +63,7 @@ type BatchOptions struct {
 	Retry        []string      `json:"retry,omitempty" msgpack:"retry,omitempty"` // which members of Request.RetryOf it has: [Batch.Retry]
 	Then         []ChainStep   `json:"then,omitempty" msgpack:"then,omitempty"`   // the steps behind the first: [Target.Chain]
 	RebootWait   time.Duration `json:"reboot_wait,omitempty" msgpack:"rebootwait,omitempty"`
+	EachStep     bool          `json:"each_step,omitempty" msgpack:"eachstep,omitempty"` // windows keep back each step of a chain
 }
 
 // batchSettings remembers what was given, as settings does.
@@ -216,6 +217,7 @@ func (o *CallOptions) batchOption() string {
 		{"retry", len(b.Retry) > 0},
 		{"steps", len(b.Then) > 0},
 		{"reboot_wait", set.rebootWait || b.RebootWait != 0},
+		{"each_step", b.EachStep},
 		{"when_offline", o.WhenOffline == SkipHost},
 	} {
 		if f.given {
@@ -248,6 +250,7 @@ func (o *BatchOptions) merge(given BatchOptions) {
 	setIf(&o.Retry, slices.Clone(given.Retry), len(given.Retry) > 0)
 	setIf(&o.Then, slices.Clone(given.Then), len(given.Then) > 0)
 	setIf(&o.RebootWait, given.RebootWait, given.RebootWait != 0)
+	setIf(&o.EachStep, true, given.EachStep)
 }
 
 // checkGiven refuses a given zero, which is the default's mark.

@@ -52,6 +52,10 @@ func RebootWait(d time.Duration) Option {
 	return func(o *CallOptions) { o.Batch.RebootWait, o.set.batch.rebootWait = d, true }
 }
 
+// EachStep has maintenance windows keep back each step of a chain, not the first alone: also one whose procedure a window
+// refuses waits for its end. While a step waits its host holds no slot.
+func EachStep() Option { return func(o *CallOptions) { o.Batch.EachStep = true } }
+
 // Chain submits a batch that calls several procedures on each host that the target selects now, one after the
 // other: a step begins in the commit in which the one before it ends, if it ended as On says, and otherwise is left
 // out. Where a step is left out, On of the next one is about the last that ran. Steps that are left out, and those
@@ -59,8 +63,8 @@ func RebootWait(d time.Duration) Option {
 //
 // Each host goes through its steps by itself. It has one result: that of its first step that did not succeed, or
 // else of the last one; [Batch.Results], counts and [StopAfter] know that alone. Each step is a job of its own,
-// [Batch.Job]. A batch that is cancelled begins no step. Windows keep back the first step only: a chain that has
-// begun is finished.
+// [Batch.Job]. A batch that is cancelled begins no step, and neither does a host whose first step is cancelled before its turn.
+// Windows keep back the first step only, as a chain that has begun is finished, unless there is EachStep.
 //
 // The options are those of a batch, and hold for the whole chain; StartBefore is about the first step. At most
 // MaxSteps steps, whose arguments are at most MaxArgs together. Errors: as Call, with steps[1] before the fields of
@@ -190,6 +194,8 @@ func (r *Request) checkSteps() error {
 		return &FieldError{Field: "reboot_wait", Message: "must be more than zero"}
 	case len(steps) == 0 && r.Batch.RebootWait != 0:
 		return &FieldError{Field: "reboot_wait", Message: "is of chains"}
+	case len(steps) == 0 && r.Batch.EachStep:
+		return &FieldError{Field: "each_step", Message: "is of chains"}
 	case len(steps) == 0:
 		return nil
 	case r.Batch.Drift != "":

@@ -208,6 +208,16 @@ type ScheduleStatus struct {
 	LastBatch string         `msgpack:"last,omitempty"`    // the id of its last run
 	Failures  int            `msgpack:"failures,omitempty"`
 	Err       error          `msgpack:"failure,omitempty"` // why it can fire no more: its time zone is gone
+
+	Ends []DependencyEnd `msgpack:"ends,omitempty"` // of one that comes after several: the runs that have ended, while it waits for those of the others
+}
+
+// DependencyEnd is that a run of a schedule has ended which another one comes after.
+type DependencyEnd struct {
+	Schedule string     `json:"schedule" msgpack:"schedule"`
+	Batch    string     `json:"batch" msgpack:"batch"`
+	State    BatchState `json:"state,omitempty" msgpack:"state,omitempty"` // "": nobody knows how it ended
+	At       time.Time  `json:"at,omitzero" msgpack:"at"`                  // when
 }
 
 // Upcoming is a time of a schedule.

@@ -105,6 +105,8 @@ type (
 		LastBatch string         `json:"last_batch,omitempty"`
 		Failures  int            `json:"failures,omitempty"`
 		Error     Failure        `json:"error,omitzero"`
+
+		Ends []DependencyEnd `json:"ends,omitempty"`
 	}
 )
 
@@ -137,7 +139,7 @@ func (s *Schedule) UnmarshalJSON(text []byte) error {
 // MarshalJSON writes the fields of the Schedule and its own, Err as the [Failure] "error".
 func (s ScheduleStatus) MarshalJSON() ([]byte, error) {
 	return plainJSON(statusOfScheduleJSON{
-		newScheduleJSON(s.Schedule), s.ManagedBy, s.Version, s.By, s.Changed, s.Through, s.Waiting, s.Next, s.Pause, s.LastBatch, s.Failures, FailureOf(s.Err),
+		newScheduleJSON(s.Schedule), s.ManagedBy, s.Version, s.By, s.Changed, s.Through, s.Waiting, s.Next, s.Pause, s.LastBatch, s.Failures, FailureOf(s.Err), s.Ends,
 	})
 }
 
@@ -149,7 +151,7 @@ func (s *ScheduleStatus) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	*s = ScheduleStatus{
-		read.schedule(), read.ManagedBy, read.Version, read.By, read.Changed, read.Through, read.Waiting, read.Next, read.Pause, read.LastBatch, read.Failures, read.Error.Err(),
+		read.schedule(), read.ManagedBy, read.Version, read.By, read.Changed, read.Through, read.Waiting, read.Next, read.Pause, read.LastBatch, read.Failures, read.Error.Err(), read.Ends,
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ func (d *Dispatcher) judgeBatch(req harp.Request, found *candidates, silent map[
 		}
 	}
 	sub.Batch = store.Batch{
-		Target: req.Target, SkipAway: req.WhenOffline == harp.SkipHost, SkipHeld: req.Batch.WhenHeld == harp.SkipHost, QueuePerHost: req.Batch.QueuePerHost,
+		Target: req.Target, SkipAway: req.WhenOffline == harp.SkipHost, SkipHeld: req.Batch.WhenHeld == harp.SkipHost, QueuePerHost: req.Batch.QueuePerHost, EachStep: req.Batch.EachStep,
 		Member: d.newJob(req, now),
 	}
 	sub.Batch.Member.ID, sub.Batch.Member.Drift = "", req.Batch.Drift

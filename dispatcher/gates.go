@@ -217,7 +217,7 @@ func isReadOnly(proc harp.ProcedureDoc) bool { return slices.Contains(proc.Trait
 
 // startOf is the start of a job as windows see it.
 func startOf(j *store.Job) window.Start {
-	return window.Start{Procedure: j.Procedure, ReadOnly: j.ReadOnly, Scheduled: !j.FireTime.IsZero(), Begun: j.Step() > 1}
+	return window.Start{Procedure: j.Procedure, ReadOnly: j.ReadOnly, Scheduled: !j.FireTime.IsZero(), Begun: j.GoesOn()}
 }
 
 // held is on how many hosts windows and pauses keep something from starting at a moment.

@@ -232,6 +232,9 @@ func (s *scheduled) status(now time.Time) harp.ScheduleStatus {
 	if p, paused := s.state.Paused(now); paused {
 		out.Pause = &harp.SchedulePause{By: p.By, Reason: p.Reason, Since: p.Since, Until: p.Until}
 	}
+	for _, end := range s.state.EndsOf(put.Schedule.After) {
+		out.Ends = append(out.Ends, harp.DependencyEnd{Schedule: end.Schedule, Batch: end.Batch, State: end.State, At: end.At})
+	}
 	if s.spec != nil {
 		if m, found := s.spec.Next(s.state.Through); found {
 			out.Next = s.upcoming(m)

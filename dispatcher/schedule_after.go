@@ -179,7 +179,7 @@ func (d *Dispatcher) commitEnd(ctx context.Context, s *scheduled, step store.Sch
 
 // notingEnd is the step that notes the end of a run with a schedule that comes after it.
 func (d *Dispatcher) notingEnd(s *scheduled, end store.ScheduleEnd, now time.Time) store.ScheduleStep {
-	return d.settling(s, s.state.NoteEnd(end), nil, now)
+	return d.settling(s, s.state.NoteEnd(end, now), nil, now)
 }
 
 // endOfRun is the end of a batch of a schedule as those are told that come after it. One that ended by a restore may have ended otherwise,

@@ -3,6 +3,7 @@ package harptest_test
 import (
 	"context"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -25,16 +26,19 @@ func (s checkedStore) countsAsMembersSay() {
 		if err != nil {
 			return // it is not submitted, or the store is closed
 		}
-		members, err := s.BatchMembers(context.Background(), id, 0, b.Hosts)
+		members, err := s.BatchMembers(context.Background(), id, 0, b.Hosts*b.StepCount())
 		if err != nil {
 			return
 		}
 		if again, err := s.Batch(context.Background(), id); err != nil || !reflect.DeepEqual(again, b) {
 			continue // it has gone on meanwhile
 		}
+		if b.StepCount() > 1 && (s.run.queued || b.State == harp.BatchCancelling) {
+			return // until all rows are written a host may count as cancelled that is to go on, or of which an earlier step failed
+		}
 		var are store.MemberCounts
-		for _, j := range members {
-			are.Add(j.State, 1)
+		for steps := range slices.Chunk(members, b.StepCount()) {
+			are.Add(hostState(steps), 1)
 		}
 		says := b.Counts
 		says.Add(b.UnreachedLife().State, b.Unreached())
@@ -43,6 +47,18 @@ func (s checkedStore) countsAsMembersSay() {
 		}
 		return
 	}
+}
+
+// hostState is how a host stands whose steps these are: as the one that began last, or where that has ended as the first that did
+// not succeed.
+func hostState(steps []*store.Job) harp.State {
+	state := steps[0].State
+	for _, j := range steps[1:] {
+		if j.Reason != harp.ReasonChain && (state == harp.StateSucceeded || !j.State.Ended()) {
+			state = j.State
+		}
+	}
+	return state
 }
 
 func (s checkedStore) SubmitBatch(ctx context.Context, in store.BatchSubmission, now time.Time) (store.BatchSubmitted, error) {

@@ -68,15 +68,18 @@ type batchRun struct {
 	waves   []int
 	most    int
 	queued  bool
-	id      string // of the batch, set before the system is started
+	isChain bool
+	steps   []harp.Step // of a chain
+	id      string      // of the batch, set before the system is started
 	batch   *harp.Batch
 
 	following sync.WaitGroup
 	followed  []harp.HostRecord
 	events    []harp.Event
+	want      map[string]int // of a chain, which step says how each host ended
 }
 
-// TestBatchChaos plays batches while agents crash, connections are lost and the dispatcher is started anew,
+// TestBatchChaos plays batches and chains while agents crash, connections are lost and the dispatcher is started anew,
 // and checks what is promised of batches. What a seed plans is always the same.
 func TestBatchChaos(t *testing.T) {
 	seeds := *seedsFlag
@@ -90,14 +93,17 @@ func TestBatchChaos(t *testing.T) {
 	ends := map[harp.BatchState]int{}
 	for seed := *seedFlag; seed < *seedFlag+seeds; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { ends[playBatch(t, seed)]++ })
+			synctest.Test(t, func(t *testing.T) { ends[playBatch(t, seed, false)]++ })
+		})
+		t.Run(fmt.Sprintf("chain/seed=%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { ends[playBatch(t, seed, true)]++ })
 		})
 	}
 	t.Logf("they ended as %v", ends)
 }
 
-func playBatch(t *testing.T, seed uint64) harp.BatchState {
-	r := &batchRun{t: t, id: harp.NewID(), witness: &harptest.Witness{}, rand: rand.New(rand.NewPCG(seed, 16))} //nolint:gosec // chance that can be repeated
+func playBatch(t *testing.T, seed uint64, isChain bool) harp.BatchState {
+	r := &batchRun{t: t, isChain: isChain, id: harp.NewID(), witness: &harptest.Witness{}, want: map[string]int{}, rand: rand.New(rand.NewPCG(seed, 16))} //nolint:gosec // chance that can be repeated
 	for n := range 12 {
 		r.hosts = append(r.hosts, fmt.Sprintf("web%02d", n))
 	}
@@ -124,12 +130,18 @@ func playBatch(t *testing.T, seed uint64) harp.BatchState {
 	return status.State
 }
 
-// submit submits a batch with some options.
-func (r *batchRun) submit() {
+// drawChore draws what is done, and where it fails.
+func (r *batchRun) drawChore() chore {
 	in := chore{Takes: 20 + r.rand.IntN(200)}
 	for range r.rand.IntN(4) {
 		in.Fail = append(in.Fail, r.hosts[r.rand.IntN(len(r.hosts))])
 	}
+	return in
+}
+
+// submit submits a batch with some options, or a chain of three steps.
+func (r *batchRun) submit() {
+	in := r.drawChore()
 	r.most, r.waves = 1+r.rand.IntN(6), []int{len(r.hosts)}
 	opts := []harp.Option{harp.Parallel(r.most)}
 	if r.rand.IntN(2) == 0 {
@@ -152,8 +164,20 @@ func (r *batchRun) submit() {
 		opts = append(opts, harp.ApproveFirst())
 	}
 	opts = append(opts, harp.JobID(r.id))
+	target := r.sys.Caller().Target("web*")
 	var err error
-	if r.batch, err = choreProc.Run(r.t.Context(), r.sys.Caller().Target("web*"), in, opts...); err != nil {
+	if r.isChain {
+		ends := []harp.Ending{"", "", harp.OnFailed, harp.OnEnded}
+		r.steps = []harp.Step{
+			{Procedure: "chore", Args: in},
+			{Procedure: "chore", Args: r.drawChore(), On: ends[r.rand.IntN(len(ends))]},
+			{Procedure: "chore", Args: r.drawChore(), On: ends[r.rand.IntN(len(ends))]},
+		}
+		r.batch, err = target.Chain(r.t.Context(), r.steps, opts...)
+	} else {
+		r.batch, err = choreProc.Run(r.t.Context(), target, in, opts...)
+	}
+	if err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -223,7 +247,8 @@ func (r *batchRun) makeFault(gone string) {
 				r.t.Error("cancel the queue: ", err)
 			}
 		case n < 6:
-			if _, err := r.batch.Job(host).Cancel(r.t.Context()); err != nil {
+			step := 1 + r.rand.IntN(max(len(r.steps), 1))
+			if _, err := r.batch.Job(host, step).Cancel(r.t.Context()); err != nil && (step == 1 || harp.FailureOf(err).Code != "conflict") { // one that has not begun cannot be
 				r.t.Error("cancel a member: ", err)
 			}
 		}
@@ -281,12 +306,20 @@ func (r *batchRun) check(status harp.BatchStatus) {
 	r.checkLog()
 }
 
-// checkExecutions: a host has one member, each attempt of which runs once.
+// jobs are the jobs on a host: one, or those of the steps.
+func (r *batchRun) jobs(host string) (ids []string) {
+	for step := range max(len(r.steps), 1) {
+		ids = append(ids, r.batch.Job(host, step+1).ID())
+	}
+	return ids
+}
+
+// checkExecutions: a host has one member, or one for each step, each attempt of which runs once.
 func (r *batchRun) checkExecutions() {
 	ran := map[string]int{}
 	for _, x := range r.witness.Executions() {
-		attempt := fmt.Sprint(x.Host, x.Attempt)
-		if ran[attempt]++; ran[attempt] > 1 || x.Attempt > 2 || x.Job != r.batch.Job(x.Host).ID() {
+		attempt := fmt.Sprint(x.Job, x.Attempt)
+		if ran[attempt]++; ran[attempt] > 1 || x.Attempt > 2 || !slices.Contains(r.jobs(x.Host), x.Job) {
 			r.t.Errorf("on %s attempt %d of job %s ran, %d times", x.Host, x.Attempt, x.Job, ran[attempt])
 		}
 	}
@@ -311,13 +344,12 @@ func (r *batchRun) retry(was harp.BatchStatus) {
 	}
 	r.batch = again
 	status := r.end()
-	counts := map[harp.State]int{}
+	counts := r.countHosts(status)
 	for j, err := range r.sys.Caller().Jobs(r.t.Context(), harp.JobFilter{Batch: again.ID()}) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		counts[j.State]++
-		if j.RetryOf != first.Job(j.Host).ID() || states[j.Host] == harp.StateSucceeded || states[j.Host] == harp.StateLost {
+		if j.RetryOf != first.Job(j.Host, max(j.Step, 1)).ID() || states[j.Host] == harp.StateSucceeded || states[j.Host] == harp.StateLost {
 			r.t.Errorf("on %s, whose member was %s, job %s is made again", j.Host, states[j.Host], j.RetryOf)
 		}
 	}
@@ -342,21 +374,54 @@ func (r *batchRun) checkEvents() {
 
 // checkCounts: the counts of the batch are what its members say, and nothing is under way.
 func (r *batchRun) checkCounts(status harp.BatchStatus) {
-	counts := map[harp.State]int{}
+	counts := r.countHosts(status)
 	members := 0
 	for j, err := range r.sys.Caller().Jobs(r.t.Context(), harp.JobFilter{Batch: r.batch.ID()}) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
 		members++
-		counts[j.State]++
 		if runs := r.witness.Of(j.ID); j.Started == harp.DidNotRun && len(runs) > 0 || j.Started == harp.DidRun && len(runs) == 0 {
 			r.t.Errorf("%s ended as %s, started %s, and ran %d times", j.Host, j.State, j.Started, len(runs))
 		}
 	}
-	if members != len(r.hosts) || !maps.Equal(counts, status.Counts) {
+	if members != len(r.hosts)*max(len(r.steps), 1) || !maps.Equal(counts, status.Counts) {
 		r.t.Errorf("%d members are %v, and the batch says %v", members, counts, status.Counts)
 	}
+}
+
+// countHosts counts the hosts of a batch that has ended by what their members came to. Of a chain it holds the steps of each against the
+// rules.
+func (r *batchRun) countHosts(status harp.BatchStatus) map[harp.State]int {
+	counts := map[harp.State]int{}
+	var c faulthistory.Chain
+	for j, err := range r.sys.Caller().Jobs(r.t.Context(), harp.JobFilter{Batch: status.ID}) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if len(r.steps) == 0 {
+			counts[j.State]++
+			continue
+		}
+		s := faulthistory.ChainStep{On: r.steps[len(c.Steps)].On, Job: j}
+		for _, x := range r.witness.Of(j.ID) {
+			if !x.End.IsZero() { // else it ran on when its agent had crashed
+				s.Ran = append(s.Ran, faulthistory.Span{Begin: x.Start.UnixNano(), End: x.End.UnixNano()})
+			}
+		}
+		if c.Steps = append(c.Steps, s); len(c.Steps) < len(r.steps) {
+			continue
+		}
+		c.Over = status.State == harp.BatchCancelled || status.Reason != ""
+		result, broken := c.Check()
+		for _, what := range broken {
+			r.t.Errorf("on %s: %s", j.Host, what)
+		}
+		counts[c.Steps[result-1].Job.State]++
+		r.want[j.Host] = result
+		c = faulthistory.Chain{}
+	}
+	return counts
 }
 
 // checkLog: whoever followed was told every end and every record that there is once, in the order of the log.
@@ -371,26 +436,30 @@ func (r *batchRun) checkLog() {
 			ends[rec.Host]++
 			continue
 		}
-		records[rec.Host] = append(records[rec.Host], rec.Record.Seq)
+		records[rec.Job] = append(records[rec.Job], rec.Record.Seq)
 	}
 	for _, host := range r.hosts {
-		var want []uint64
-		for rec, err := range r.batch.Job(host).Stream(r.t.Context()) {
-			if err != nil {
-				r.t.Fatal(err)
+		for _, job := range r.jobs(host) {
+			var want []uint64
+			for rec, err := range r.sys.Caller().Job(job).Stream(r.t.Context()) {
+				if err != nil {
+					r.t.Fatal(err)
+				}
+				want = append(want, rec.Seq)
 			}
-			want = append(want, rec.Seq)
-		}
-		if ends[host] != 1 || !slices.Equal(records[host], want) {
-			r.t.Errorf("of %s %d ends and the records %v were told, want %v", host, ends[host], records[host], want)
+			if ends[host] != 1 || !slices.Equal(records[job], want) {
+				r.t.Errorf("of %s %d ends and of job %s the records %v were told, want %v", host, ends[host], job, records[job], want)
+			}
 		}
 	}
 	n := 0
-	for _, err := range r.batch.Results(r.t.Context()) {
+	for res, err := range r.batch.Results(r.t.Context()) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		n++
+		if n++; r.isChain && res.Step != r.want[res.Host] {
+			r.t.Errorf("the result of %s is of step %d, want %d", res.Host, res.Step, r.want[res.Host])
+		}
 	}
 	if n != len(r.hosts) {
 		r.t.Errorf("%d results", n)

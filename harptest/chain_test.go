@@ -80,6 +80,14 @@ func TestChainOverReboots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		checked := make(chan harp.Result, 1) // waited for from before the first step has ended
+		go func() {
+			res, err := batch.Job(others[0], 3).Wait(t.Context())
+			if err != nil {
+				t.Error("wait for a step: ", err)
+			}
+			checked <- res
+		}()
 		for range others {
 			host := <-machines.asked
 			machines.boot(host)
@@ -97,6 +105,9 @@ func TestChainOverReboots(t *testing.T) {
 		status, err := batch.Wait(t.Context())
 		if err != nil || status.State != harp.BatchFailed || status.Counts[harp.StateSucceeded] != n-1 || status.Counts[harp.StateFailed] != 1 {
 			t.Fatalf("the batch is %+v, %v", status, err)
+		}
+		if res := <-checked; res.State != harp.StateSucceeded || res.Value.String() != `"`+others[0]+`"` {
+			t.Errorf("the third step came to %+v", res)
 		}
 		ran := map[string]int{}
 		for _, x := range witness.Executions() {

@@ -214,7 +214,9 @@ func TestScheduleAfterSeveral(t *testing.T) {
 		w.set("b", 0, true)
 		w.run("a")
 		w.wrote("both")
+		w.has("both", "a succeeded")
 		w.run("b")
+		w.has("both")
 		want := []string{"fired a * succeeded, b * failed"}
 		w.wrote("both", want...)
 		w.run("b")
@@ -245,6 +247,25 @@ func TestScheduleAfterSeveral(t *testing.T) {
 		w.run("a")
 		w.ran("both", 3)
 	})
+}
+
+// has checks which ends a schedule has while it waits for others.
+func (w *chained) has(name string, want ...string) {
+	w.Helper()
+	s, err := w.schedules().Get(w.Context(), name)
+	w.must(err)
+	var got []string
+	for _, e := range s.Ends {
+		b, err := w.sys.Caller().Batch(e.Batch).Status(w.Context())
+		w.must(err)
+		if b.Schedule != e.Schedule || !b.EndTime.Equal(e.At) {
+			w.Errorf("%s has the end %+v of %+v", name, e, b)
+		}
+		got = append(got, fmt.Sprint(e.Schedule, " ", e.State))
+	}
+	if !slices.Equal(got, want) {
+		w.Fatalf("%s has the ends %q, want %q", name, got, want)
+	}
 }
 
 // wroteFor is wrote where somebody's name is in the details.

@@ -21,6 +21,7 @@ type Batch struct {
 	SkipAway     bool         `msgpack:"skip_away,omitempty"`      // hosts that are away at their turn are left out
 	SkipHeld     bool         `msgpack:"skip_held,omitempty"`      // so are those that a window or a pause keeps back then
 	QueuePerHost bool         `msgpack:"queue_per_host,omitempty"` // the name of the queue gets the host's
+	EachStep     bool         `msgpack:"each_step,omitempty"`      // windows concern each step of a chain, not the first alone
 	Classes      []BatchClass `msgpack:"classes"`                  // of its hosts
 	Member       Job          `msgpack:"member"`                   // what all members have in common; of a chain those of its first step
 	Steps        []BatchStep  `msgpack:"steps,omitempty"`          // of a chain: those behind the first

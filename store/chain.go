@@ -16,6 +16,8 @@ type ChainPlace struct {
 	Class   int        `msgpack:"class,omitempty"`   // of its host
 	Decided int        `msgpack:"decided,omitempty"` // the first step before it that did not succeed; 0: all did
 	State   harp.State `msgpack:"state,omitempty"`   // in which that one ended
+
+	EachStep bool `msgpack:"each,omitempty"` // windows concern it, whichever step it is
 }
 
 // Step is which step of its batch a member is of, from 1; 1 if that is no chain.
@@ -25,6 +27,9 @@ func (j *Job) Step() int {
 	}
 	return j.Chain.Step
 }
+
+// GoesOn reports whether a member goes on with what has begun: no window concerns it.
+func (j *Job) GoesOn() bool { return j.Step() > 1 && !j.Chain.EachStep }
 
 // Decision is how a host ends whose chain is over with this step, and which step says so: the first that did not
 // succeed, or else this one.

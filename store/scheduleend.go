@@ -27,13 +27,29 @@ func (e ScheduleEnd) String() string {
 const MaxEnds = 100
 
 // NoteEnd notes the end of a run that the schedule comes after. Where too many are not settled it is settled at once: only then there is an
-// Entry.
-func (l ScheduleLife) NoteEnd(e ScheduleEnd) ScheduleDecision {
+// Entry. The clock was set back where the ends that count begin only after now: from then on all count.
+func (l ScheduleLife) NoteEnd(e ScheduleEnd, now time.Time) ScheduleDecision {
+	if l.Through.After(now) && e.At.Before(l.Through) {
+		l.Through = e.At
+	}
 	if len(l.Ends) >= MaxEnds {
 		return l.settleEnds([]ScheduleEnd{e}, harp.TimeMissed, harp.TimeTooLate, "too many ended before")
 	}
 	l.Ends = append(slices.Clone(l.Ends), e)
 	return ScheduleDecision{Kind: DecideSettle, Life: l}
+}
+
+// EndsOf returns the last end that is not settled of each of what the schedule comes after, where there is one.
+func (l ScheduleLife) EndsOf(after []harp.Dependency) (ends []ScheduleEnd) {
+	for _, d := range after {
+		for _, e := range slices.Backward(l.Ends) {
+			if e.Schedule == d.Schedule {
+				ends = append(ends, e)
+				break
+			}
+		}
+	}
+	return ends
 }
 
 // dependency is what the rules say of the schedule whose run has ended; false: nothing any more.

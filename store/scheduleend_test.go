@@ -97,7 +97,7 @@ func TestScheduleEnds(t *testing.T) {
 				c.life(&life)
 			}
 			for _, e := range c.ends {
-				life = life.NoteEnd(e).Life
+				life = life.NoteEnd(e, tick(10)).Life
 			}
 			r := store.ScheduleRules{Overlap: c.overlap, CatchUp: time.Second, CatchUpMost: 1, After: c.after}
 			var got []string
@@ -117,8 +117,8 @@ func TestScheduleEnds(t *testing.T) {
 func TestScheduleEndsInstead(t *testing.T) {
 	r := store.ScheduleRules{After: []harp.Dependency{{Schedule: "a"}, {Schedule: "b"}}}
 	at := store.ScheduleSight{Now: tick(10)}
-	half := store.ScheduleLife{Through: tick(0)}.NoteEnd(endOf("a", 1, harp.BatchSucceeded)).Life
-	whole := half.NoteEnd(endOf("b", 2, harp.BatchSucceeded)).Life
+	half := store.ScheduleLife{Through: tick(0)}.NoteEnd(endOf("a", 1, harp.BatchSucceeded), tick(1)).Life
+	whole := half.NoteEnd(endOf("b", 2, harp.BatchSucceeded), tick(2)).Life
 	d := whole.Next(r, noTimes{}, at).Instead(harp.TimeSkipped, harp.TimeNoHosts, "x")
 	if got := decided(d); got != "skipped no_hosts a1 b2" || d.Fires != store.FireAfter || len(d.Life.Ends) > 0 || len(whole.Ends) != 2 {
 		t.Errorf("instead it is %s, %+v", got, d)
@@ -137,9 +137,9 @@ func TestScheduleEndsInstead(t *testing.T) {
 	}
 	full := half
 	for n := range store.MaxEnds - 1 {
-		full = full.NoteEnd(endOf("a", n, harp.BatchSucceeded)).Life
+		full = full.NoteEnd(endOf("a", n, harp.BatchSucceeded), tick(n)).Life
 	}
-	if d := full.NoteEnd(endOf("b", 9, harp.BatchSucceeded)); decided(d) != "missed catch_up b9" || len(d.Life.Ends) != store.MaxEnds {
+	if d := full.NoteEnd(endOf("b", 9, harp.BatchSucceeded), tick(9)); decided(d) != "missed catch_up b9" || len(d.Life.Ends) != store.MaxEnds {
 		t.Errorf("one too many is %s, and %d are there", decided(d), len(d.Life.Ends))
 	}
 }
@@ -223,7 +223,7 @@ func TestScheduleEndsOnce(t *testing.T) {
 				now++
 				e := endOf(rapid.SampledFrom(names).Draw(rt, "of"), now, rapid.SampledFrom([]harp.BatchState{harp.BatchSucceeded, harp.BatchFailed, harp.BatchCancelled, ""}).Draw(rt, "state"))
 				noted[e.Batch] = true
-				d := life.NoteEnd(e)
+				d := life.NoteEnd(e, tick(now))
 				life = d.Life
 				tell(d.Ends)
 				if rapid.Bool().Draw(rt, "later") {
@@ -242,4 +242,22 @@ func TestScheduleEndsOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The clock is set back behind the moment at which a schedule was put: what ends from then on counts all the same, also once the clock is
+// there again, and what had ended before does not.
+func TestScheduleEndsThoughTheClockIsSetBack(t *testing.T) {
+	r := store.ScheduleRules{After: []harp.Dependency{{Schedule: "a"}, {Schedule: "b"}}}
+	life := store.ScheduleLife{Through: tick(100)}.NoteEnd(endOf("a", 9, harp.BatchSucceeded), tick(10)).Life
+	if got := decided(life.Next(r, noTimes{}, store.ScheduleSight{Now: tick(10)})); got != "wait" {
+		t.Fatalf("the end of one is %s", got)
+	}
+	life = life.NoteEnd(endOf("b", 200, harp.BatchSucceeded), tick(201)).Life
+	if got := decided(life.Next(r, noTimes{}, store.ScheduleSight{Now: tick(201)})); got != "fire a9 b200" {
+		t.Errorf("the ends of both are %s", got)
+	}
+	before := store.ScheduleLife{Through: tick(100)}.NoteEnd(endOf("a", 99, harp.BatchSucceeded), tick(101)).Life
+	if got := decided(before.Next(r, noTimes{}, store.ScheduleSight{Now: tick(101)})); got != "skipped dependency a99" {
+		t.Errorf("what ended before it was put is %s", got)
+	}
 }

@@ -134,22 +134,44 @@ func (c *cli) confirmBatch(ctx context.Context, p *batchPlan) ([]harp.Option, er
 }
 
 // rehearseBatch says what would become of a batch. A procedure that has a dry run of its own is
-// asked for that, too, if the batch would run.
+// asked for that, too, if the batch would run; the steps of a chain if all have one.
 func (c *cli) rehearseBatch(ctx context.Context, hosts *harp.Target, p *batchPlan) error {
-	if p.why != nil || len(p.flags.steps) > 0 || p.flags.options.Drift == "" && !slices.Contains(p.doc.Traits, harp.TraitDryRun) { // a check without one is refused
+	if p.why != nil || p.flags.options.Drift == "" && len(p.withoutDryRun()) > 0 { // a check without one is refused
 		return c.plannedBatch(p)
 	}
 	c.notice("would run %s", p.text())
-	batch, err := hosts.Call(ctx, p.doc.Name, p.args, harp.DryRun())
+	call := func() (*harp.Batch, error) { return hosts.Call(ctx, p.doc.Name, p.args, harp.DryRun()) }
+	if len(p.flags.steps) > 0 {
+		call = func() (*harp.Batch, error) { return hosts.Chain(ctx, p.flags.steps, harp.DryRun()) }
+	}
+	batch, err := call()
 	if err != nil {
 		return didNotRun(err)
 	}
 	return c.batchMade(ctx, batch, p.flags, "dry run as batch "+batch.ID())
 }
 
+// withoutDryRun names the procedures that have no dry run of their own.
+func (p *batchPlan) withoutDryRun() (names []string) {
+	docs := p.flags.stepDocs
+	if len(docs) == 0 {
+		docs = []harp.ProcedureDoc{p.doc}
+	}
+	for _, doc := range docs {
+		if !slices.Contains(doc.Traits, harp.TraitDryRun) && !slices.Contains(names, doc.Name) {
+			names = append(names, doc.Name)
+		}
+	}
+	return names
+}
+
 // plannedBatch prints a plan. Errors: *wouldNotError when the batch would be refused.
 func (c *cli) plannedBatch(p *batchPlan) error {
 	args, err := p.shownArgs()
+	if err != nil {
+		return err
+	}
+	steps, err := p.shownSteps()
 	if err != nil {
 		return err
 	}
@@ -160,34 +182,59 @@ func (c *cli) plannedBatch(p *batchPlan) error {
 		refused = &wouldNotError{reason}
 	}
 	if c.format != formatText {
-		err := c.printObject(object{
-			{"dry_run", true},
-			{"target", p.target},
-			{"procedure", p.flags.called(p.doc)},
-			{"args", args},
+		what := object{{"dry_run", true}, {"target", p.target}, {"procedure", p.flags.called(p.doc)}, {"args", args}}
+		if len(steps) > 0 {
+			what = append(what, object{{"steps", steps}}...)
+		}
+		err := c.printObject(append(what, object{
 			{"preview", seen},
 			{"hosts", p.hosts},
 			{"waves", p.waves},
 			{"stop_after", p.stop},
 			{"would_run", p.why == nil},
 			{"reason", reason},
-		})
+		}...))
 		return cmp.Or(err, refused)
 	}
 	verdict := "would run"
 	if refused != nil {
 		verdict = refused.Error()
 	}
-	c.pairs([][2]string{
-		{"target", p.target},
-		{"procedure", p.flags.called(p.doc)},
-		{"args", valueText(args)},
+	pairs := [][2]string{{"target", p.target}, {"procedure", p.flags.called(p.doc)}}
+	for n, s := range steps {
+		what := s.Procedure + " " + valueText(s.Args)
+		if s.On != "" && s.On != harp.OnSucceeded {
+			what += ", on " + string(s.On)
+		}
+		pairs = append(pairs, [2]string{fmt.Sprintf("step %d", n+1), strings.TrimSpace(what)})
+	}
+	if len(steps) == 0 {
+		pairs = append(pairs, [2]string{"args", valueText(args)})
+	} else {
+		pairs = append(pairs, [2]string{"no dry run of", strings.Join(p.withoutDryRun(), ", ")})
+	}
+	c.pairs(append(pairs, [][2]string{
 		{"batch", p.text()},
 		{"away", strings.Join(seen.AwayHosts, ", ")},
 		{"unfit", strings.Join(unfitNames(seen), ", ")},
 		{"verdict", verdict},
-	})
+	}...))
 	return refused
+}
+
+// shownSteps are the steps of a chain, without what is secret of their arguments; none of another batch.
+func (p *batchPlan) shownSteps() (steps []harp.ChainStep, err error) {
+	for n, s := range p.flags.steps {
+		shown := harp.ChainStep{Procedure: s.Procedure, On: s.On}
+		if shown.Args, err = harp.NewValue(s.Args); err != nil {
+			return nil, err
+		}
+		if shown.Args, err = withoutSecrets(p.flags.stepDocs[n], shown.Args); err != nil {
+			return nil, err
+		}
+		steps = append(steps, shown)
+	}
+	return steps, nil
 }
 
 // shownArgs are the arguments without what is secret.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -109,13 +110,38 @@ func (c *cli) nextText(s harp.ScheduleStatus) string {
 	case len(s.After) == 1:
 		return "when it ends"
 	case len(s.After) > 1:
-		return "when all have ended"
+		return "when " + awaitedText(s) + " ended"
 	case s.Next.Nominal.IsZero():
 		return "none"
 	case c.times != timesLocal:
 		return c.clock(s.Next.Time)
 	}
 	return s.Next.Wall
+}
+
+// awaitedText names those of several schedules that one still waits for, where it has the ends of others.
+func awaitedText(s harp.ScheduleStatus) string {
+	if len(s.Ends) == 0 {
+		return "all have"
+	}
+	var names []string
+	for _, d := range s.After {
+		if !slices.ContainsFunc(s.Ends, func(e harp.DependencyEnd) bool { return e.Schedule == d.Schedule }) {
+			names = append(names, d.Schedule)
+		}
+	}
+	if len(names) == 1 {
+		return names[0] + " has"
+	}
+	return strings.Join(names, ", ") + " have"
+}
+
+// endedPairs are the runs of others that a schedule has the ends of.
+func (c *cli) endedPairs(s harp.ScheduleStatus) (pairs [][2]string) {
+	for _, e := range s.Ends {
+		pairs = append(pairs, [2]string{"has ended", e.Schedule + ", " + cmp.Or(string(e.State), "nobody knows how") + " " + c.clock(e.At) + "  " + e.Batch})
+	}
+	return pairs
 }
 
 func (c *cli) scheduleShowCommand() *cobra.Command {
@@ -143,7 +169,7 @@ func (c *cli) timePairs(s harp.ScheduleStatus) [][2]string {
 	if note := c.noteText(s.Next); note != "" {
 		next += "  " + note
 	}
-	return [][2]string{
+	return slices.Concat([][2]string{
 		{"name", s.Name},
 		{"doc", s.Doc},
 		{"when", whenText(s.Schedule)},
@@ -154,6 +180,7 @@ func (c *cli) timePairs(s harp.ScheduleStatus) [][2]string {
 		{"gap", string(s.Gap)},
 		{"repeat", string(s.Repeat)},
 		{"next", next},
+	}, c.endedPairs(s), [][2]string{
 		{"paused by", c.schedulePauseText(s.Pause)},
 		{"last batch", s.LastBatch},
 		{"failures", numberText(s.Failures)},
@@ -167,7 +194,7 @@ func (c *cli) timePairs(s harp.ScheduleStatus) [][2]string {
 		{"version", fmt.Sprint(s.Version)},
 		{"changed", c.clock(s.Changed)},
 		{"by", strings.TrimSpace(s.By.Kind + " " + s.By.Name)},
-	}
+	})
 }
 
 // runPairs are what is to be said of a schedule's runs.

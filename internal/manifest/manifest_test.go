@@ -334,7 +334,7 @@ func TestWriteRead(t *testing.T) {
 			steps = append(steps, harp.Step{Procedure: text.Draw(rt, "procedure"), Args: args, On: ending, Options: stepOptions(rt)})
 		}
 		if len(steps) > 1 && rapid.Bool().Draw(rt, "reboots") {
-			opts = append(opts, harp.RebootWait(time.Hour))
+			opts = append(opts, harp.RebootWait(time.Hour), harp.EachStep())
 		}
 		request, err := harp.NewChainRequest("*", steps, opts...)
 		if err != nil {

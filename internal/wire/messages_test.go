@@ -317,6 +317,7 @@ func scheduleStatus(who harp.Principal, failure error) harp.ScheduleStatus {
 			Time: at(12), Nominal: at(13), Wall: "w", Note: "n", Hosts: 17, Held: 18, HeldBy: "b", HeldUntil: at(19),
 		},
 		Pause: &harp.SchedulePause{By: who, Reason: "r", Since: at(14), Until: at(15)}, LastBatch: "b", Failures: 16, Err: failure,
+		Ends: []harp.DependencyEnd{{Schedule: "o", Batch: "b", State: "failed", At: at(20)}},
 	}
 }
 
@@ -330,7 +331,7 @@ func scheduled() harp.Request {
 		DryRun: true, IdempotencyKey: "k", IdempotencyTTL: 8,
 		Batch: harp.BatchOptions{
 			Parallel: 1, Rolling: []string{"1"}, WavePause: 2, Approve: true, ApproveFirst: true, Subset: "5", Shuffle: true, Rate: 3, RatePer: 4, StopAfter: "5%",
-			OnStop: "cancel", MaxHosts: 6, Confirmed: "c", Probe: true, WhenUnfit: "skip", WhenHeld: "skip", QueuePerHost: true, Drift: "base", Retry: []string{"failed"}, RebootWait: 9,
+			OnStop: "cancel", MaxHosts: 6, Confirmed: "c", Probe: true, WhenUnfit: "skip", WhenHeld: "skip", QueuePerHost: true, Drift: "base", Retry: []string{"failed"}, RebootWait: 9, EachStep: true,
 			Then: []harp.ChainStep{{Procedure: "q", Args: []byte{0x80}, On: "failed", SilenceTimeout: 1, MaxExecTime: 2, Retry: harp.RetryPolicy{On: []harp.State{"lost"}, Attempts: 3, Backoff: 4, MaxBackoff: 5}}},
 		},
 	}

@@ -111,6 +111,10 @@ var chains = []rule{
 		}
 		w.areSteps(b, 0, did, sent, awaited)
 		w.counts(b, store.MemberCounts{Sent: 2})
+		told := w.events(harp.EventFilter{After: harp.EventsFromStart, Batch: b.ID, Types: []string{string(harp.EventChainStep)}})
+		if len(told) != 1 || told[0].Job != c.Claimed[0].ID || told[0].Host != "h000" || told[0].Procedure != "then" || told[0].Reason != "2 of 3" {
+			w.Fatalf("the events are %+v", told)
+		}
 		if ends := endsOf(w.entries(b, 0)); len(ends) != 0 {
 			w.Fatalf("the log tells the ends of %v", ends)
 		}
@@ -257,6 +261,39 @@ var chains = []rule{
 		w.is(b, harp.BatchFailed, "", 1)
 		w.counts(b, store.MemberCounts{Failed: 1})
 	}},
+	{"chain/each", "where windows keep back each step, a step that waits for the end of one holds no slot, whatever that refuses", func(w *world) {
+		each := func(b *store.BatchSubmission) { b.Batch.EachStep = true }
+		b, started := w.begun(hostsOf(2), parallel(1), each, then(""))
+		w.setHolds("h000", w.windowOf(0, time.Hour, func(is *window.Window) { is.Mode, is.Procedures = window.Refuse, []string{"then"} }))
+		w.onHosts(w.apply(started[0], store.End).Claimed, "h001")
+		w.areSteps(b, 0, did, "queued(window)")
+		w.wantObstacles(w.stepOf(b, 0, 2), "window since 0s until 1h0m0s")
+		w.pass(time.Hour)
+		w.onHosts(w.advance().Claimed)
+		w.onHosts(w.apply(w.stepOf(b, 1, 1), store.End).Claimed, "h001")
+		w.areSteps(b, 0, did, waitsFor)
+		w.onHosts(w.apply(w.stepOf(b, 1, 2), store.End).Claimed, "h000")
+		w.areSteps(b, 0, did, sent)
+	}},
+	{"chain/classes", "a further step has on each host what hosts of its kind grant", func(w *world) {
+		b, started := w.begun(hostsOf(2), func(b *store.BatchSubmission) {
+			b.Batch.Classes = append(b.Batch.Classes, store.BatchClass{MaxExecTime: time.Second})
+			b.Hosts[1].Class = 1
+		}, then("", func(s *store.BatchStep) {
+			s.Classes[0].MaxExecTime, s.Classes[1].MaxExecTime = 2*time.Second, 3*time.Second
+		}), then(""))
+		for i, want := range []time.Duration{2 * time.Second, 3 * time.Second} {
+			w.apply(started[i], store.End)
+			j := w.stepOf(b, i, 2)
+			if j.MaxExecTime != want {
+				w.Fatalf("on host %d the second step may take %v, want %v", i, j.MaxExecTime, want)
+			}
+			w.apply(j, store.End)
+		}
+		if last := w.stepOf(b, 1, 3); last.MaxExecTime != time.Second {
+			w.Fatalf("the third step may take %v", last.MaxExecTime)
+		}
+	}},
 	{"chain/slot", "a host holds its slot of the batch for its whole chain, but not while it is away", func(w *world) {
 		b, started := w.begun(hostsOf(2), parallel(1), then(""))
 		w.onHosts(started, "h000")
@@ -397,6 +434,11 @@ var chains = []rule{
 		for name, in := range map[string]store.BatchSubmission{
 			"steps": w.batchOf(hostsOf(1), func(b *store.BatchSubmission) {
 				for range harp.MaxSteps {
+					then("")(b)
+				}
+			}),
+			"members": w.batchOf(hostsOf(store.MaxBatchHosts/harp.MaxSteps+1), func(b *store.BatchSubmission) {
+				for range harp.MaxSteps - 1 {
 					then("")(b)
 				}
 			}),

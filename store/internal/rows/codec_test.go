@@ -32,7 +32,7 @@ func fullJob() *store.Job {
 		ID: "019ca000-0000-7000-8000-000000000001", No: 9, Host: "h", Procedure: "p", Queue: harp.Value{0x80},
 		Concurrency: 2, Priority: -3, NotBefore: at(1), Expires: at(2), OfflineWait: harp.NoLimit,
 		SilenceTimeout: time.Second, MaxExecTime: time.Hour, Labels: map[string]string{"k": "v"}, Principal: principal,
-		Batch: "b", Index: 1, Chain: &store.ChainPlace{Step: 2, Of: 3, Class: 1}, Schedule: "s", FireTime: at(3), RetryOf: "r", DryRun: true, Drift: "d", ReadOnly: true, TraceParent: "t", SubmitTime: at(4), SecretArgs: []string{"a"},
+		Batch: "b", Index: 1, Chain: &store.ChainPlace{Step: 2, Of: 3, Class: 1, EachStep: true}, Schedule: "s", FireTime: at(3), RetryOf: "r", DryRun: true, Drift: "d", ReadOnly: true, TraceParent: "t", SubmitTime: at(4), SecretArgs: []string{"a"},
 		Life: store.Life{
 			State: harp.StateLost, Reason: "forced", Since: at(5), UnknownOf: harp.StateSent, Held: "h",
 			Started: harp.MayHaveRun, Attempt: 2, Fence: 7,
@@ -130,7 +130,7 @@ func TestRowsGolden(t *testing.T) {
 		show("jobs", w.Value)
 	}
 	batch := store.Batch{
-		No: 1, Target: "h*", Hosts: 2, SkipAway: true, SkipHeld: true, QueuePerHost: true, Member: *j,
+		No: 1, Target: "h*", Hosts: 2, SkipAway: true, SkipHeld: true, QueuePerHost: true, EachStep: true, Member: *j,
 		Plan:    store.BatchPlan{Waves: []int{1, 2}, WavePause: 1, Approve: true, ApproveFirst: true, Parallel: 2, Rate: 3, RatePer: 4, StopAfter: 5, StopCancel: true, MaxPause: 6, StartAfter: noon},
 		Classes: []store.BatchClass{{SilenceTimeout: 1, MaxExecTime: 2, Retry: j.Retry, SecretArgs: []string{"s"}, ReadOnly: true}},
 	}

@@ -389,7 +389,7 @@ func stepOf(b *store.Batch, index int, host store.BatchHost, step int) (*store.J
 	}
 	classes := b.Classes
 	if len(b.Steps) > 0 {
-		j.Chain = &store.ChainPlace{Step: step, Of: b.StepCount(), Class: host.Class}
+		j.Chain = &store.ChainPlace{Step: step, Of: b.StepCount(), Class: host.Class, EachStep: b.EachStep}
 	}
 	if step > 1 { // what has begun is finished: only the first has to start by a time
 		s := &b.Steps[step-2]

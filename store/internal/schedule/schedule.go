@@ -166,7 +166,7 @@ func (s *Schedule) Add(i ID, j *store.Job, now, come int64) *Job {
 // insertJob notes a job that neither waits yet nor holds an attempt.
 func (s *Schedule) insertJob(i ID, j *store.Job) *Job {
 	e := &Job{
-		ID: i, No: j.No, procedure: j.Procedure, readOnly: j.ReadOnly, scheduled: !j.FireTime.IsZero(), begun: j.Step() > 1, priority: j.Priority, host: s.host(j.Host), holder: s.holder(j.Principal),
+		ID: i, No: j.No, procedure: j.Procedure, readOnly: j.ReadOnly, scheduled: !j.FireTime.IsZero(), begun: j.GoesOn(), priority: j.Priority, host: s.host(j.Host), holder: s.holder(j.Principal),
 		submitted: msgpack.Nanos(j.SubmitTime), notBefore: msgpack.Nanos(j.NotBefore), expires: msgpack.Nanos(j.Expires), wait: int64(j.OfflineWait),
 	}
 	e.host.furnish()
