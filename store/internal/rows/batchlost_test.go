@@ -423,40 +423,6 @@ func TestMillionMembers(t *testing.T) {
 	}
 }
 
-// TestRestoreBeginsNoStep restores a chain of which a member was cancelled with its queue, which its row did not say yet: the step that
-// is to follow whatever happens does not begin, as it may have since the backup was made.
-func TestRestoreBeginsNoStep(t *testing.T) {
-	s := opened(t, newTrial(), Options{})
-	in := onHosts(2)
-	in.Batch.Plan.Parallel = 2
-	in.Batch.Member.Queue, in.Batch.Member.Concurrency = harp.Value("\x81\xa1q\xa11"), 1
-	in.Batch.Steps = []store.BatchStep{{Procedure: "p", On: harp.OnEnded, Classes: []store.BatchClass{{}}}}
-	b, first := begin(t, s, in)
-	if len(first) != 1 {
-		t.Fatalf("started are %+v", first)
-	}
-	if _, err := s.CancelQueue(t.Context(), in.Batch.Member.Queue, store.Operation{Time: noon}); err != nil {
-		t.Fatal(err)
-	}
-	into := newTrial()
-	if _, err := Restore(into, backedUp(t, s), noon, Options{}); err != nil {
-		t.Fatal(err)
-	}
-	restored := opened(t, into, Options{})
-	advanceAll(t, restored, noon)
-	members, err := restored.BatchMembers(t.Context(), b.ID, 0, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var are []string
-	for _, j := range members {
-		are = append(are, strings.TrimSpace(string(j.State)+" "+j.Reason))
-	}
-	if want := []string{"lost restored", "lost restored", "cancelled", "cancelled chain"}; !slices.Equal(are, want) {
-		t.Errorf("the steps are %q, want %q", are, want)
-	}
-}
-
 // TestStepWhoseLifeIsLost loses the life of a step that has begun: it is not shown as one that has not, which did not run.
 func TestStepWhoseLifeIsLost(t *testing.T) {
 	eachDamage(t, "step", func(t *testing.T, damage func(e *trial, s *Store, key []byte)) {
