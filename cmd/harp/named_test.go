@@ -17,14 +17,14 @@ func TestUnknownNamesAreHinted(t *testing.T) {
 	addMadrid(t, f, "30 2 * * *")
 	f.schedules.all[0].Name = "nightly"
 	for args, want := range map[string]string{
-		"schedule show nigthly":            "no such schedule: nigthly; did you mean nightly?\nSee: harp schedule ls\n",
-		"schedule next nigthly":            "did you mean nightly?",
-		"schedule rm nigthly --dry-run":    "did you mean nightly?",
-		"schedule pause nigthly --dry-run": "did you mean nightly?",
-		"schedule history nigthly":         "did you mean nightly?",
-		"maint show hour":                  "no such window: hour; did you mean hours?\nSee: harp maint ls\n",
-		"maint rm hour --dry-run":          "did you mean hours?",
-		"maint spans hour":                 "did you mean hours?",
+		"schedule show nightl":            "no such schedule: nightl; did you mean nightly?\nSee: harp schedule ls\n",
+		"schedule next nightl":            "did you mean nightly?",
+		"schedule rm nightl --dry-run":    "did you mean nightly?",
+		"schedule pause nightl --dry-run": "did you mean nightly?",
+		"schedule history nightl":         "did you mean nightly?",
+		"maint show hour":                 "no such window: hour; did you mean hours?\nSee: harp maint ls\n",
+		"maint rm hour --dry-run":         "did you mean hours?",
+		"maint spans hour":                "did you mean hours?",
 	} {
 		got := runFake(t, t.Context(), f, nil, strings.Fields(args)...)
 		if got.code != exitNotFound || !strings.Contains(got.stderr, want) || got.stdout != "" {

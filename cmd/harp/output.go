@@ -459,11 +459,11 @@ func shorten(rows [][]string) {
 }
 
 // shortened is what tells an id apart from others; what is no id stays as it is.
-func shortened(text string) string {
-	if harp.CheckJobID(text) != nil {
-		return text
+func shortened(cell string) string {
+	if harp.CheckJobID(cell) != nil {
+		return cell
 	}
-	return text[len(text)-shortID:]
+	return cell[len(cell)-shortID:]
 }
 
 // hasIDs reports whether the cells of a column are ids, shortened or not, or empty.

@@ -27,7 +27,9 @@ var liesOfBatches = toDispatcher(caller, []lie{
 func aBatch(id string, more ...any) []byte {
 	return encode(with(object{
 		"v", 1, "id", id, "target", "called", "proc", "work", "args", user(object{}),
-		"needs", list{"batch"}, "notbefore", time.Now().Add(time.Hour).UnixNano(), "queue", user(object{"name", lineOfLies}),
+		"needs",
+		list{"batch"},
+		"notbefore", time.Now().Add(time.Hour).UnixNano(), "queue", user(object{"name", lineOfLies}),
 	}, more...))
 }
 
@@ -115,14 +117,23 @@ func tellHostLists(t *teller) error {
 		many = append(many, fmt.Sprintf("host%06d", i))
 	}
 	lists := [][]byte{
-		nil, {0}, {0xff, 0xff}, {0, 0}, listed("called", "called"), listed("b", "a"), listed(""), listed(obeyed...), listed(strings.Repeat("x", 60000)),
+		nil,
+		{0},
+		{0xff, 0xff},
+		{0, 0},
+		listed("called", "called"), listed("b", "a"), listed(""), listed(obeyed...), listed(strings.Repeat("x", 60000)),
 		listed(many...), make([]byte, 1<<20), make([]byte, 1<<20+1), append(listed("called"), 0, 9, 'x'),
 	}
 	return t.asking(t.many(2, 8), func(p *asker) error {
 		for i, hosts := range lists {
 			for _, l := range []object{
-				{"count", 1, "digest", digest(hosts)}, {"count", len(many), "digest", digest(hosts)}, {"count", ends[i%len(ends)], "digest", digest(hosts)}, {"count", 1, "digest", strings.Repeat("0", 64)},
-				{"count", 1, "digest", strings.Repeat("f", 50000)}, {"COUNT", 1}, {},
+				{"count", 1, "digest", digest(hosts)},
+				{"count", len(many), "digest", digest(hosts)},
+				{"count", ends[i%len(ends)], "digest", digest(hosts)},
+				{"count", 1, "digest", strings.Repeat("0", 64)},
+				{"count", 1, "digest", strings.Repeat("f", 50000)},
+				{"COUNT", 1},
+				{},
 			} {
 				if f, err := p.ask(typeSubmit, submission(aBatch(newID(), "target", "", "list", l), "hosts", hosts)); err != nil || f.kind == typeReply {
 					return fmt.Errorf("list %d of %v is taken: %w", i, l, err)
@@ -141,9 +152,20 @@ func tellSteps(t *teller) error {
 	step := func(more ...any) object { return with(object{"proc", "work"}, more...) }
 	return t.asking(t.many(1, 4), func(p *asker) error {
 		for _, then := range []any{
-			manySteps(33), manySteps(4000), object{}, 1, list{object{}}, list{nil}, list{step("proc", strings.Repeat("p", 50000))}, list{step("proc", obeyed[0])},
-			list{step("args", object{})}, list{step("args", user(object{"a", 1, "a", 2}))}, list{step("args", user(strings.Repeat("x", 1<<20+1)))},
-			list{step("on", "no such ending")}, list{step("timeout", -1)}, list{step("maxexec", "x")}, list{step("retry", object{"on", manyOf("lost", 4000)})},
+			manySteps(33), manySteps(4000),
+			object{},
+			1,
+			list{object{}},
+			list{nil},
+			list{step("proc", strings.Repeat("p", 50000))},
+			list{step("proc", obeyed[0])},
+			list{step("args", object{})},
+			list{step("args", user(object{"a", 1, "a", 2}))},
+			list{step("args", user(strings.Repeat("x", 1<<20+1)))},
+			list{step("on", "no such ending")},
+			list{step("timeout", -1)},
+			list{step("maxexec", "x")},
+			list{step("retry", object{"on", manyOf("lost", 4000)})},
 		} {
 			id := newID()
 			if err := p.refused(typeSubmit, submission(aBatch(id, "batch", object{"then", then}))); err != nil {

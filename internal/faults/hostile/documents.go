@@ -350,18 +350,18 @@ func tellDocumentRanges(t *teller) error {
 }
 
 // askAfter asks after a document, with numbers out of range.
-func (p *asker) askAfter(name string, v any) error {
+func (a *asker) askAfter(name string, v any) error {
 	for kind, m := range map[byte]object{
 		typeWindowSpans: {"name", name, "from", v, "to", int64(math.MaxInt64)}, typeNextTimes: {"name", name, "from", v, "n", 1000},
 		typeBackfill: {"id", newID(), "name", name, "from", v, "to", time.Now().UnixNano()}, typeLedger: {"schedule", name, "from", v, "to", v, "limit", v},
 		typeChangeSchedule: {"id", newID(), "name", name, "kind", "pause", "until", v, "at", v}, typeJudgeStart: {"host", "called", "proc", "work", "at", v},
 		typePauseHosts: {"id", newID(), "target", "nobody", "until", v}, typeEvents: {"since", v, "after", "x"},
 	} {
-		if _, err := p.ask(kind, m); err != nil {
+		if _, err := a.ask(kind, m); err != nil {
 			return fmt.Errorf("request %d: %w", kind, err)
 		}
 	}
-	_, err := p.ask(typeChangeSchedule, object{"id", newID(), "name", name, "kind", "skip", "at", v})
+	_, err := a.ask(typeChangeSchedule, object{"id", newID(), "name", name, "kind", "skip", "at", v})
 	return err
 }
 
@@ -660,14 +660,19 @@ func tellTargets(t *teller) error {
 func tellReceivers(t *teller) error {
 	p := &asker{t: t}
 	for _, to := range []any{
-		object{}, nil, object{"webhook", object{}}, object{"mail", object{"to", list{}}},
+		object{},
+		nil,
+		object{"webhook", object{}},
+		object{"mail", object{"to", list{}}},
 		webhook("file:///etc/passwd"), webhook("gopher://x.invalid/"), webhook("https://"), webhook("https://a:b@x.invalid/"), webhook("https://x.invalid/#f"),
 		webhook("https://169.254.169.254/latest/meta-data"), webhook("https://[::1]/"),
 		webhook("https://[::ffff:127.0.0.1]/"), webhook("https://10.0.0.1/"), webhook("https://x.invalid:0/"), webhook("https://x.invalid:99999/"), webhook("https://x.invalid/\r\nX: y"),
 		webhook("https://x.invalid/" + strings.Repeat("x", 4000)), webhook("https://x\u202e.invalid/\x00"),
 		webhook("https://x.invalid/", ""), webhook("https://x.invalid/", "../ca/ca.key"), webhook("https://x.invalid/", "/etc/passwd"), webhook("https://x.invalid/", "a\x00b"), webhook("https://x.invalid/", "."), webhook("https://x.invalid/", strings.Repeat("x", 300)),
 		object{"webhook", object{"url", "https://x.invalid/", "secrets", manyOf("key", 1000)}},
-		object{"mail", object{"to", list{"a@b\r\nBcc: c@d"}}}, object{"mail", object{"to", manyOf("a@x.invalid", 1000)}}, object{"mail", object{"to", list{strings.Repeat("a", 300) + "@x.invalid"}}},
+		object{"mail", object{"to", list{"a@b\r\nBcc: c@d"}}},
+		object{"mail", object{"to", manyOf("a@x.invalid", 1000)}},
+		object{"mail", object{"to", list{strings.Repeat("a", 300) + "@x.invalid"}}},
 		object{"webhook", object{"url", "https://x.invalid/", "secrets", list{"key"}}, "mail", object{"to", list{"a@x.invalid"}}},
 	} {
 		if err := p.refused(typePutNotification, aNotification(lieName(), "to", to)); err != nil {
