@@ -100,15 +100,16 @@ const (
 	EventHostLabelled     EventType = "host.labelled"     // an operator changed its labels; Reason says how
 	EventHostRemoved      EventType = "host.removed"      // by an operator
 	EventHostPaused       EventType = "host.paused"       // nothing starts on it; Reason says why
-	EventHostUnpaused     EventType = "host.unpaused"
-	EventHostDrift        EventType = "host.drift"     // a check, Job, has found it otherwise than before; Reason is "NAME: MARK"
-	EventQueuePaused      EventType = "queue.paused"   // Reason says why
-	EventQueueUnpaused    EventType = "queue.unpaused" // without By: its pause has ended by itself
-	EventQueueChanged     EventType = "queue.changed"  // its concurrency
+	EventHostUnpaused     EventType = "host.unpaused"     // without By: its pause has ended by itself
+	EventHostDrift        EventType = "host.drift"        // a check, Job, has found it otherwise than before; Reason is "NAME: MARK"
+	EventQueuePaused      EventType = "queue.paused"      // Reason says why
+	EventQueueUnpaused    EventType = "queue.unpaused"    // without By: its pause has ended by itself
+	EventQueueChanged     EventType = "queue.changed"     // its concurrency
 	EventQueueCancelled   EventType = "queue.cancelled"
-	EventWindowChanged    EventType = "window.changed" // made, changed or ended; Reason is the window's
+	EventWindowChanged    EventType = "window.changed" // made, changed or ended; Reason is the window's, or says what is new of its calendar
 	EventWindowOpened     EventType = "window.opened"  // Until is its end, if one is known
 	EventWindowClosed     EventType = "window.closed"
+	EventWindowStale      EventType = "window.stale" // its calendar could not be fetched for a day; Reason says why. What was fetched last stays in force
 	EventWindowDeleted    EventType = "window.deleted"
 	EventGroupChanged     EventType = "group.changed"     // made, changed or deleted; Reason is its name
 	EventRetentionChanged EventType = "retention.changed" // a rule was made, changed or deleted; Reason is its name
@@ -157,7 +158,7 @@ func EventTypes() []EventType {
 		EventJobSubmitted, EventJobQueued, EventJobSent, EventJobRunning, EventJobCancelRequested, EventJobCancelling, EventJobUnknown, EventJobSucceeded, EventJobFailed, EventJobTimedOut, EventJobCancelled, EventJobExpired, EventJobRejected, EventJobLost, EventJobLate, EventJobSurvivors, EventJobPruned,
 		EventHostOnline, EventHostAway, EventHostDuplicate, EventHostJournal, EventHostForgot, EventHostLabelled, EventHostRemoved, EventHostPaused, EventHostUnpaused, EventHostDrift,
 		EventQueuePaused, EventQueueUnpaused, EventQueueChanged, EventQueueCancelled,
-		EventWindowChanged, EventWindowOpened, EventWindowClosed, EventWindowDeleted,
+		EventWindowChanged, EventWindowOpened, EventWindowClosed, EventWindowStale, EventWindowDeleted,
 		EventGroupChanged,
 		EventRetentionChanged,
 		EventBatchSubmitted, EventBatchWave, EventBatchPaused, EventBatchResumed, EventBatchCancelRequested, EventBatchSucceeded, EventBatchFailed, EventBatchCancelled,

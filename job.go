@@ -283,6 +283,7 @@ type JobStatus struct {
 	EndTime           time.Time         `json:"end_time,omitzero" msgpack:"end,omitempty"`
 	SilenceTimeout    time.Duration     `json:"-" msgpack:"timeout,omitempty"` // the limits it runs under
 	MaxExecTime       time.Duration     `json:"-" msgpack:"maxexec,omitempty"`
+	HeldBy            []string          `json:"held_by,omitempty" msgpack:"heldby,omitempty"`      // queued(window): the first ten windows that keep it from starting, by name; none: its host is paused
 	QueuePos          int               `json:"queue_pos,omitempty" msgpack:"pos,omitempty"`       // queued in a queue: 1 is next
 	Obstacles         []Obstacle        `json:"obstacles,omitempty" msgpack:"obstacles,omitempty"` // queued: all that keeps it from starting; not in a listing
 	Records           uint64            `json:"records" msgpack:"records,omitempty"`               // how many it has

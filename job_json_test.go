@@ -74,7 +74,7 @@ func anyStatus(t *rapid.T) JobStatus {
 		Since: at("since"), SubmitTime: at("submitted"), StartTime: at("started"), EndTime: at("ended"),
 		Started: rapid.SampledFrom([]Ran{"", DidRun, MayHaveRun}).Draw(t, "ran"), Err: anyFailure(t),
 		SilenceTimeout: limits.Draw(t, "timeout"), MaxExecTime: limits.Draw(t, "max_exec_time"),
-		QueuePos: rapid.IntRange(0, 5).Draw(t, "pos"), Records: rapid.Uint64Range(0, 1<<40).Draw(t, "records"), DryRun: rapid.Bool().Draw(t, "dry"),
+		HeldBy: rapid.SampledFrom([][]string{nil, {"w"}}).Draw(t, "heldby"), QueuePos: rapid.IntRange(0, 5).Draw(t, "pos"), Records: rapid.Uint64Range(0, 1<<40).Draw(t, "records"), DryRun: rapid.Bool().Draw(t, "dry"),
 	}
 	if rapid.Bool().Draw(t, "has more") {
 		late := anyResult(t)

@@ -40,9 +40,11 @@ type Window struct {
 	Calendar *WindowCalendar `json:"calendar,omitempty" msgpack:"cal,omitempty"` // the events of a calendar
 }
 
-// WindowCalendar is an iCalendar file, RFC 5545, as calendar programs export it.
+// WindowCalendar is an iCalendar file, RFC 5545, as calendar programs export it: its Content, or the URL where the dispatcher
+// fetches it, each hour. What was fetched last and could be read stays in force, whatever becomes of the server.
 type WindowCalendar struct {
 	Content []byte            `json:"content,omitempty" msgpack:"content"`       // at most MaxCalendar bytes
+	URL     string            `json:"url,omitempty" msgpack:"url,omitempty"`     // https, of a host that the dispatcher may reach
 	Event   string            `json:"event,omitempty" msgpack:"event,omitempty"` // only events whose SUMMARY is like this; * is any text, ? one character
 	Zones   map[string]string `json:"zones,omitempty" msgpack:"zones,omitempty"` // zones of the file that nobody knows, and their names in the IANA database
 }
@@ -135,7 +137,9 @@ func (w Window) checkWhen() error {
 
 func (c *WindowCalendar) check() error {
 	switch {
-	case len(c.Content) == 0:
+	case c.URL != "" && len(c.Content) > 0:
+		return &FieldError{Field: "calendar.url", Message: "cannot be combined with content"}
+	case len(c.Content) == 0 && c.URL == "":
 		return &FieldError{Field: "calendar", Message: "must not be empty"}
 	case len(c.Content) > MaxCalendar:
 		return tooLong("calendar", len(c.Content), MaxCalendar)
@@ -149,6 +153,9 @@ func (c *WindowCalendar) check() error {
 		if err := checkName("zones", zone, MaxTZ); err != nil {
 			return err
 		}
+	}
+	if err := checkText("calendar.url", c.URL, MaxReceiverURL); err != nil {
+		return err
 	}
 	return checkText("event", c.Event, MaxScheduleDoc)
 }
@@ -170,6 +177,17 @@ type WindowStatus struct {
 	Open      bool      `msgpack:"open,omitempty"`    // Span covers this moment
 	Span      Span      `msgpack:"span,omitempty"`    // that of this moment, or else the next within a year; zero: there is none
 	Err       error     `msgpack:"failure,omitempty"` // why it cannot be told when it is: until it is put anew it keeps back everything that it may concern
+
+	Fetch *CalendarFetch `msgpack:"fetch,omitempty"` // of a calendar that has a URL
+}
+
+// CalendarFetch is what became of fetching a calendar from its URL. Times are UTC by the dispatcher's clock.
+type CalendarFetch struct {
+	At    time.Time `json:"at" msgpack:"at"`                           // when its server said last that it has what is in force
+	Bytes int       `json:"bytes" msgpack:"bytes"`                     // of that
+	Since time.Time `json:"since,omitzero" msgpack:"since,omitempty"`  // since when it cannot be fetched, or what is fetched be read; zero: it can
+	Why   string    `json:"why,omitempty" msgpack:"why,omitempty"`     // why not
+	Stale bool      `json:"stale,omitempty" msgpack:"stale,omitempty"` // At is more than a day ago: [EventWindowStale] was told
 }
 
 // Verdict says what windows and pauses make of the start of a procedure on a host at a moment. Times are UTC.
@@ -207,7 +225,7 @@ func (m *Maintenance) Get(ctx context.Context, name string) (WindowStatus, error
 //
 // Errors: ErrInvalid, naming the field: target (it cannot be read, or asks what a host is at the moment), cron (it cannot be
 // read, or never fires), tz (no such zone), to (it is past), for (more than 100 spans would cover one moment), calendar (what
-// cannot be told, with its line), zones, and what [Window.Check] says; ErrRefused (there are too many), ErrConflict (its document is applied by whoever is named), ErrDenied,
+// cannot be told, with its line), calendar.url (it cannot be fetched; if the window has this URL already, what was fetched before stays in force instead), zones, and what [Window.Check] says; ErrRefused (there are too many), ErrConflict (its document is applied by whoever is named), ErrDenied,
 // ErrUnavailable, ErrClosed.
 func (m *Maintenance) Put(ctx context.Context, w Window) error {
 	if err := w.Check(); err != nil {

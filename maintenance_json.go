@@ -21,6 +21,8 @@ type (
 		Open      bool      `json:"open"`
 		Span      Span      `json:"span,omitzero"`
 		Error     Failure   `json:"error,omitzero"`
+
+		Fetch *CalendarFetch `json:"fetch,omitempty"`
 	}
 )
 
@@ -50,7 +52,7 @@ func (j windowJSON) window() Window {
 // MarshalJSON writes the fields of the Window and its own, Err as the [Failure] "error".
 func (s WindowStatus) MarshalJSON() ([]byte, error) {
 	return plainJSON(statusOfWindowJSON{
-		windowJSON{windowFields(s.Window), durationJSON(s.For)}, s.ManagedBy, s.By, s.Changed, s.Open, s.Span, FailureOf(s.Err),
+		windowJSON{windowFields(s.Window), durationJSON(s.For)}, s.ManagedBy, s.By, s.Changed, s.Open, s.Span, FailureOf(s.Err), s.Fetch,
 	})
 }
 
@@ -61,6 +63,6 @@ func (s *WindowStatus) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &read); err != nil {
 		return err
 	}
-	*s = WindowStatus{read.window(), read.ManagedBy, read.By, read.Changed, read.Open, read.Span, read.Error.Err()}
+	*s = WindowStatus{read.window(), read.ManagedBy, read.By, read.Changed, read.Open, read.Span, read.Error.Err(), read.Fetch}
 	return nil
 }

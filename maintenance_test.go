@@ -76,6 +76,11 @@ func TestWindowCheck(t *testing.T) {
 		{"tz", func(w *Window) { *w = Window{Name: "n", Target: "*", From: at, TZ: "UTC"} }},
 		{"calendar", func(w *Window) { *w = holidays(); w.Calendar.Content = nil }},
 		{"calendar", func(w *Window) { *w = holidays(); w.Calendar.Content = make([]byte, MaxCalendar+1) }},
+		{"calendar.url", func(w *Window) { *w = holidays(); w.Calendar.URL = "https://cal.example.org" }},
+		{"calendar.url", func(w *Window) {
+			*w = holidays()
+			w.Calendar.Content, w.Calendar.URL = nil, strings.Repeat("u", MaxReceiverURL+1)
+		}},
 		{"event", func(w *Window) { *w = holidays(); w.Calendar.Event = "\xff" }},
 		{"zones", func(w *Window) { *w = holidays(); w.Calendar.Zones = zones }},
 		{"zones", func(w *Window) { *w = holidays(); w.Calendar.Zones = map[string]string{"Office": ""} }},
@@ -167,6 +172,10 @@ func TestWindowAsJSON(t *testing.T) {
 		`{"name":"w","target":"*","from":"1970-01-01T00:00:01Z","open":true,"span":{"from":"1970-01-01T00:00:01Z"},` +
 			`"error":{"code":"invalid","message":"is gone","ran":"no","fault":"caller","field":"tz"}}`: WindowStatus{
 			Window: Window{Name: "w", Target: "*", From: at}, Open: true, Span: Span{From: at}, Err: &FieldError{Field: "tz", Message: "is gone"},
+		},
+		`{"name":"w","target":"*","calendar":{"url":"https://cal.example.org"},"open":false,` +
+			`"fetch":{"at":"1970-01-01T00:00:01Z","bytes":3,"since":"1970-01-01T00:00:01Z","why":"500","stale":true}}`: WindowStatus{
+			Window: Window{Name: "w", Target: "*", Calendar: &WindowCalendar{URL: "https://cal.example.org"}}, Fetch: &CalendarFetch{At: at, Bytes: 3, Since: at, Why: "500", Stale: true},
 		},
 	} {
 		if got, err := json.Marshal(is); err != nil || string(got) != want {

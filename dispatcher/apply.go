@@ -43,6 +43,7 @@ type application struct {
 	groups           *groups        // as they will be
 	targets          *target.Groups // of these
 	windows          *windows       // likewise
+	opened           map[string]openedWindow
 	rules            []store.RetentionDocument
 	changes          []harp.DocumentChange
 	stored           store.DocumentChanges
@@ -77,6 +78,9 @@ func (a *application) run(ctx context.Context, op store.Operation) (harp.Applied
 		for _, name := range names { // what takes long goes first: groups and windows are not kept waiting for it
 			_, _, _ = d.settleForChange(ctx, name, true) // what cannot be settled is said when it is changed
 		}
+	}
+	if err := a.openWindows(ctx); err != nil {
+		return harp.Applied{}, err
 	}
 	if err := d.notifications.lockGone(ctx, a.notificationNames()...); err != nil {
 		return harp.Applied{}, err
@@ -279,74 +283,6 @@ func (a *application) storeDocument(ctx context.Context, kind, name string, cont
 	a.stored.Changes = append(a.stored.Changes, store.DocumentChange{Kind: kind, Name: name, Old: old, New: content})
 	a.stored.Events = append(a.stored.Events, told)
 	return nil
-}
-
-// planWindows plans what becomes of windows.
-func (a *application) planWindows(ctx context.Context) error {
-	a.windows = a.d.windows.clone()
-	if a.options.Prune {
-		for _, name := range a.windows.managedBy(a.managedBy) {
-			if a.has(harp.WindowDocument, name) {
-				continue
-			}
-			a.noteDeleted(harp.WindowDocument, name)
-			a.windows.remove(name)
-			if err := a.storeDocument(ctx, windowKind, name, nil, harp.Event{Type: harp.EventWindowDeleted, Window: name}); err != nil {
-				return err
-			}
-		}
-	}
-	for i, doc := range a.documents {
-		if doc.Window == nil {
-			continue
-		}
-		if err := a.planWindow(ctx, doc); err != nil {
-			return harp.InDocument(i, err)
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-	}
-	return nil
-}
-
-// planWindow plans what becomes of the window of a document.
-func (a *application) planWindow(ctx context.Context, doc harp.Document) error {
-	w := *doc.Window
-	w.From, w.To = w.From.UTC(), w.To.UTC()
-	if w.From.IsZero() {
-		w.TZ = cmp.Or(w.TZ, a.d.cfg.TimeZone)
-	}
-	old, _ := a.windows.find(w.Name) // nil: there is none
-	var fields []harp.FieldChange
-	managedBy := ""
-	if old != nil {
-		var err error
-		if fields, err = windowChanges(old.Window, w); err != nil {
-			return err
-		}
-		if managedBy = old.ManagedBy; old.err != nil {
-			fields = append(fields, harp.FieldChange{Field: "error", Old: jsonText(old.err.Error())})
-		}
-	}
-	if changes, err := a.note(doc, old != nil, managedBy, fields); err != nil || !changes {
-		return err
-	}
-	to, err := a.openWindow(ctx, w, a.d.now())
-	if err != nil {
-		return err
-	}
-	if _, err := checkWindowTarget(w.Target, a.targets); err != nil {
-		return err
-	}
-	to.ManagedBy = a.managedBy
-	content := wire.Encode(to.windowDocument)
-	to.size = len(content)
-	if err := a.windows.checkRoom(to); err != nil {
-		return err
-	}
-	a.windows.set(to)
-	return a.storeDocument(ctx, windowKind, w.Name, content, harp.Event{Type: harp.EventWindowChanged, Window: w.Name, Reason: w.Reason})
 }
 
 // checkUses refuses groups that are gone and used, and windows that cannot use theirs any more.

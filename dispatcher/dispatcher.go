@@ -39,6 +39,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/calendar"
 	"github.com/harpcaller/harp/internal/logcount"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/internal/workers"
@@ -105,6 +106,10 @@ type Config struct {
 	// Senders deliver the messages of notifications; the first is asked that accepts a receiver. Default none: no
 	// notification can be put. Package notify has one for webhooks, notify/mail one for mail.
 	Senders []notify.Sender
+
+	// Calendars fetches the calendars of maintenance windows that have a URL. Default none: no such window can be put. Package
+	// calendar has one.
+	Calendars calendar.Source
 
 	// Use are interceptors of all that callers ask, in this process and over the network; the
 	// first is asked first. [PrincipalFrom] tells them who asks.
@@ -224,6 +229,7 @@ type Dispatcher struct {
 
 	schedules     *schedules
 	windows       *windows
+	calendars     *calendarSlots
 	marking       sync.RWMutex // held for reading while a commit may end checks, until the marks of their hosts are in memory
 	notifications *notifications
 
@@ -287,6 +293,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.groups = &groups{byName: map[string]group{}}
 	d.fleet = &fleet{hosts: d.hosts, groups: d.groups, now: d.now}
 	d.schedules, d.windows, d.notifications, d.applying = newSchedules(), newWindows(), newNotifications(), make(chan struct{}, 1)
+	d.calendars = newCalendarSlots()
 	d.watchers.batchChanged = d.schedules.noteBatch
 	d.turns.lines = map[harp.Principal]*line{}
 	d.feed.changed = make(chan struct{})
@@ -303,6 +310,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.loops.Go(d.feedLoop)
 	d.loops.Go(d.scheduleLoop)
 	d.loops.Go(d.windowLoop)
+	d.loops.Go(d.calendarLoop)
 	d.startNotifications()
 	return d, nil
 }

@@ -213,6 +213,26 @@ func (h *host) isHeld(s window.Start, at time.Time) bool {
 	return concerns && v.Left() == 0
 }
 
+// mostHeldBy is how many windows a job says that keep it from starting.
+const mostHeldBy = 10
+
+// heldBy are the first windows that keep a job from starting now, by their names.
+func (d *Dispatcher) heldBy(j *store.Job) (names []string) {
+	h := d.hosts.findKnown(j.Host)
+	if h == nil {
+		return nil
+	}
+	v, _ := h.judgeStart(startOf(j), d.now())
+	for _, o := range v.Obstacles {
+		if o.Window != "" {
+			names = append(names, o.Window)
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	return names[:min(len(names), mostHeldBy)]
+}
+
 func isReadOnly(proc harp.ProcedureDoc) bool { return slices.Contains(proc.Traits, harp.TraitReadOnly) }
 
 // startOf is the start of a job as windows see it.

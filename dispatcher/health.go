@@ -22,7 +22,7 @@ func (d *Dispatcher) Health(ctx context.Context) Health {
 		"clock":         d.clock.suspicion(),
 		"schedules":     d.schedules.problem(d.now()),
 		"documents":     d.documents.problem(),
-		"windows":       errors.Join(d.windows.problem(), d.hosts.labelProblem()),
+		"windows":       errors.Join(d.windows.problem(), d.windows.staleProblem(), d.hosts.labelProblem()),
 		"notifications": d.notifications.problem(),
 		"retention":     d.retentionProblem(ctx),
 	}}

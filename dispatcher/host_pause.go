@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -13,6 +14,14 @@ import (
 // The pause of a host is a document, as its operators' labels are.
 const pauseKind = "pause"
 
+// pauseDocument is what is stored of a pause.
+type pauseDocument struct {
+	harp.HostPause
+	Told bool `msgpack:"told,omitempty"` // that it has ended by itself
+}
+
+const pausedAtOnce = 500 // hosts, in one commit
+
 // loadPauses reads the pauses of hosts.
 func (d *Dispatcher) loadPauses(ctx context.Context) error {
 	for cursor := ""; ; {
@@ -21,12 +30,15 @@ func (d *Dispatcher) loadPauses(ctx context.Context) error {
 			return fmt.Errorf("stored pauses of hosts: %w", err)
 		}
 		for _, doc := range page {
-			var p harp.HostPause
+			var p pauseDocument
 			if err := decodeDocument(doc, &p); err != nil {
 				d.log.Error("pause of a host cannot be read: it is paused until that is ended", "host", doc.Name, "err", err)
-				p = harp.HostPause{Reason: "what is stored of the pause cannot be read"}
+				p = pauseDocument{HostPause: harp.HostPause{Reason: "what is stored of the pause cannot be read"}}
 			}
-			d.hosts.get(doc.Name).setPause(&p)
+			h := d.hosts.get(doc.Name)
+			if h.setPause(&p.HostPause); p.Told {
+				h.setPauseTold()
+			}
 		}
 		if cursor = next; cursor == "" {
 			return nil
@@ -38,7 +50,20 @@ func (d *Dispatcher) loadPauses(ctx context.Context) error {
 func (h *host) setPause(p *harp.HostPause) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pause = p
+	h.pause, h.pauseTold = p, false
+}
+
+func (h *host) setPauseTold() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pauseTold = true
+}
+
+// untoldPause is the pause, and whether it was told that it has ended by itself.
+func (h *host) untoldPause() (p *harp.HostPause, isTold bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.pause, h.pauseTold
 }
 
 func (h *host) currentPause() *harp.HostPause {
@@ -77,9 +102,8 @@ func (d *Dispatcher) pauseHosts(ctx context.Context, op store.Operation, expr st
 		return 0, err
 	}
 	d.principals.countBytes(op.By, len(all)*operationBytes)
-	const most = 500
 	for {
-		some := all[:min(most, len(all))]
+		some := all[:min(pausedAtOnce, len(all))]
 		c := store.DocumentChanges{}
 		if all = all[len(some):]; len(all) == 0 {
 			c.Op, c.Count = op, count
@@ -115,6 +139,57 @@ func (d *Dispatcher) storePauses(ctx context.Context, c store.DocumentChanges, s
 		h.setPause(pause)
 	}
 	d.reviewHolds(some...)
+	signal(d.windows.changed) // when a pause ends by itself is another
+	return nil
+}
+
+// tellPauses writes events of pauses that have ended by themselves, and returns for how long none will. What is stored of them stays:
+// jobs wait for absent hosts anew behind it, also over a restart. Errors: the store's.
+func (d *Dispatcher) tellPauses(ctx context.Context) (wait time.Duration, err error) {
+	d.labelling.Lock()
+	defer d.labelling.Unlock()
+	now, wait := d.now(), gatesRenewed
+	var over []*host
+	for from, first := "", true; first || from != ""; first = false {
+		var some []*host
+		some, from = d.hosts.page(from, matchedAtOnce)
+		for _, h := range some {
+			switch p, isTold := h.untoldPause(); {
+			case isTold || p == nil || p.Until.IsZero():
+			case isPaused(p, now):
+				wait = min(wait, p.Until.Sub(now))
+			default:
+				over = append(over, h)
+			}
+		}
+	}
+	for some := range slices.Chunk(over, pausedAtOnce) {
+		if err := d.tellPausesOver(ctx, some, now); err != nil {
+			return 0, err
+		}
+	}
+	return wait, nil
+}
+
+// tellPausesOver notes in what is stored of some pauses that their ends were told, in the commit of the events. Whoever changes
+// pauses calls it.
+func (d *Dispatcher) tellPausesOver(ctx context.Context, some []*host, now time.Time) error {
+	var c store.DocumentChanges
+	for _, h := range some {
+		old, err := d.storedDocument(ctx, pauseKind, h.name)
+		if err != nil {
+			return err
+		}
+		p := h.currentPause()
+		c.Changes = append(c.Changes, store.DocumentChange{Kind: pauseKind, Name: h.name, Old: old, New: wire.Encode(pauseDocument{*p, true})})
+		c.Events = append(c.Events, harp.Event{Type: harp.EventHostUnpaused, Time: now, Host: h.name, Reason: p.Reason})
+	}
+	if _, err := d.store.ChangeDocuments(ctx, c); err != nil {
+		return err
+	}
+	for _, h := range some {
+		h.setPauseTold()
+	}
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package dispatcher_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,6 +75,43 @@ func TestAHostIsToldAsPausedUntilThatEnds(t *testing.T) {
 			if paused := after < time.Hour; (s.Pause != nil) != paused || v.May == paused {
 				t.Errorf("after %v the pause is %+v, and it may start: %t", after, s.Pause, v.May)
 			}
+		}
+	})
+}
+
+// That the pause of a host has ended by itself is an event, told once by whichever dispatcher is there, without who has ended it.
+func TestAPauseThatEndsByItselfIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, begin, hosts := memory.NewDisk(), time.Now(), dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "web01"}, {Name: "web02"}}}
+		sys := newSystem(t, embedded, memory.OpenDisk(disk, nil), hosts)
+		ctx := t.Context()
+		must[int](t)(sys.caller.Hosts().Pause(ctx, "web01", "disk", begin.Add(time.Hour)))
+		must[int](t)(sys.caller.Hosts().Pause(ctx, "web02", "fan", begin.Add(2*time.Hour)))
+		told := func() (lines []string) {
+			page := must[harp.EventPage](t)(sys.caller.EventsPage(ctx, harp.EventFilter{After: harp.EventsFromStart, Types: []string{"host.unpaused"}}, false))
+			for _, e := range page.Events {
+				lines = append(lines, fmt.Sprint(e.Host, " ", e.Time.Sub(begin), " ", e.Reason, e.By.Kind))
+			}
+			return lines
+		}
+		time.Sleep(time.Hour - time.Second)
+		if got := told(); got != nil {
+			t.Errorf("before it has ended: %q", got)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got := told(); !slices.Equal(got, []string{"web01 1h0m0s disk"}) {
+			t.Errorf("after the first: %q", got)
+		}
+		if err := sys.d.Shutdown(ctx); err != nil {
+			t.Fatal(err)
+		}
+		disk.Crash()
+		time.Sleep(2 * time.Hour)
+		sys = newSystem(t, embedded, memory.OpenDisk(disk, nil), hosts)
+		synctest.Wait()
+		if got := told(); !slices.Equal(got, []string{"web01 1h0m0s disk", "web02 3h0m1s fan"}) {
+			t.Errorf("after a restart: %q", got)
 		}
 	})
 }

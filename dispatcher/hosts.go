@@ -108,6 +108,7 @@ type host struct {
 	dialError  string                      // why it could not be dialled, the last time
 	problems   []harp.HostProblem          // that its agent told last; replaced whole
 	pause      *harp.HostPause             // nil: it is not paused
+	pauseTold  bool                        // that it has ended by itself
 	holds      *window.Gate                // what windows and its pause keep back; nil: nothing
 	drift      map[string]harp.DriftStatus // its marks, by name; replaced whole
 	duplicate  duplicate                   // the last other agent of its name that was refused

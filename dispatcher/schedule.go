@@ -12,6 +12,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wake"
+	"github.com/harpcaller/harp/internal/when"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/schedule"
 	"github.com/harpcaller/harp/store"
@@ -134,20 +135,7 @@ func parseSchedule(s *harp.Schedule) (*schedule.Spec, error) {
 	spec, err := schedule.Parse(s.Cron, s.TZ, schedule.Rules{
 		Name: s.Name, From: s.From, Until: s.Until, Jitter: s.Jitter, Gap: schedule.Gap(s.Gap), Repeat: schedule.Repeat(s.Repeat),
 	})
-	return spec, scheduleError(err)
-}
-
-// scheduleError is an error of package schedule as callers know it.
-func scheduleError(err error) error {
-	var field *schedule.FieldError
-	if !errors.As(err, &field) {
-		return err
-	}
-	message := field.Message
-	if field.Part != "" {
-		message = field.Part + ": " + message
-	}
-	return &harp.FieldError{Field: field.Field, Message: message}
+	return spec, when.FieldError(err)
 }
 
 // openSchedule makes of a row what the loop works on.

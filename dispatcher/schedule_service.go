@@ -10,6 +10,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/internal/when"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/schedule"
 	"github.com/harpcaller/harp/store"
@@ -156,7 +157,7 @@ func (d *Dispatcher) readPut(put *putSchedule, check func(target string) error, 
 	sch := &put.Schedule
 	spec, err := parseSchedule(sch)
 	if err == nil && spec != nil {
-		err = scheduleError(spec.Check(now))
+		err = when.FieldError(spec.Check(now))
 	}
 	if err == nil {
 		err = check(sch.Request.Target)

@@ -40,6 +40,9 @@ func (d *Dispatcher) status(ctx context.Context, j *store.Job) (harp.JobStatus, 
 	if j.Chain != nil {
 		s.Step = j.Chain.Step
 	}
+	if j.State == harp.StateQueued && j.Reason == harp.ReasonWindow {
+		s.HeldBy = d.heldBy(j)
+	}
 	for _, a := range j.Attempts {
 		s.Attempts = append(s.Attempts, harp.Attempt{
 			Number: a.Number, Base: a.Base, Sent: a.Sent, Started: a.Started, Ended: a.Ended, Outcome: a.Outcome, Reason: a.Reason,

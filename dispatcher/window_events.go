@@ -22,7 +22,8 @@ const (
 
 const tellRetry = 10 * time.Second // after a commit that could not be made
 
-// windowLoop makes all gates anew from time to time, and when it is asked to, and tells of windows that open and close.
+// windowLoop makes all gates anew from time to time, and when it is asked to, and tells of windows that open and close and of
+// pauses of hosts that end by themselves.
 func (d *Dispatcher) windowLoop() {
 	timer := time.NewTimer(gatesRenewed)
 	defer timer.Stop()
@@ -33,10 +34,12 @@ func (d *Dispatcher) windowLoop() {
 			renewal = time.Now().Add(gatesRenewed)
 		}
 		wait := tellRetry
-		if next, err := d.tellWindows(d.ctx); err == nil {
-			wait = next
+		next, err := d.tellWindows(d.ctx)
+		ends, endErr := d.tellPauses(d.ctx)
+		if err = errors.Join(err, endErr); err == nil {
+			wait = min(next, ends)
 		} else if d.ctx.Err() == nil {
-			d.repeated.Warn("windows", "events of windows cannot be written yet", "err", err)
+			d.repeated.Warn("windows", "events of windows and pauses cannot be written yet", "err", err)
 		}
 		timer.Reset(min(wait, time.Until(renewal)))
 		select {

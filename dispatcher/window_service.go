@@ -22,6 +22,11 @@ func (s *service) PutWindow(ctx context.Context, id string, w harp.Window) error
 		if err != nil {
 			return none, err
 		}
+		if isFetched(&w) { // else it costs nothing to read it again
+			if _, done, err := s.d.store.DocumentsChanged(ctx, op); done || err != nil {
+				return none, err
+			}
+		}
 		if w.TZ == "" && w.From.IsZero() {
 			w.TZ = s.d.cfg.TimeZone
 		}
@@ -36,18 +41,22 @@ func (s *service) PutWindow(ctx context.Context, id string, w harp.Window) error
 	return err
 }
 
-// openWindow reads a window that is put, in turn: to read a calendar takes a while. Errors: harp.ErrInvalid, naming the field.
+// openWindow reads a window that is put: a calendar, in turn, as that takes a while, after it was fetched if it has a URL. Errors:
+// harp.ErrInvalid, naming the field; ctx's.
 func (s *service) openWindow(ctx context.Context, w harp.Window, now time.Time) (*openWindow, error) {
+	doc := windowDocument{By: s.who, Changed: now.UTC()}
+	if err := wire.Decode(wire.Encode(w), &doc.Window); err != nil { // w is its caller's
+		return nil, err
+	}
+	if isFetched(&doc.Window) {
+		return s.fetchFor(ctx, doc)
+	}
 	if w.Calendar != nil {
 		weight := weightOfBytes(len(w.Calendar.Content))
 		if err := s.d.turns.awaitTurn(ctx, s.who, weight); err != nil {
 			return nil, err
 		}
 		defer s.d.turns.leaveTurn(s.who, weight)
-	}
-	doc := windowDocument{By: s.who, Changed: now.UTC()}
-	if err := wire.Decode(wire.Encode(w), &doc.Window); err != nil { // w is its caller's
-		return nil, err
 	}
 	to := newOpenWindow(doc, 0)
 	if to.err != nil {
@@ -108,7 +117,7 @@ func (s *service) ListWindows(ctx context.Context, name, cursor string) (harp.Pa
 
 // status is the window as callers see it, with the content of its calendar or without. trouble is why it cannot be told.
 func (w *openWindow) status(now time.Time, whole bool, trouble error) harp.WindowStatus {
-	out := harp.WindowStatus{Window: w.Window, ManagedBy: w.ManagedBy, By: w.By, Changed: w.Changed, Err: trouble}
+	out := harp.WindowStatus{Window: w.Window, ManagedBy: w.ManagedBy, By: w.By, Changed: w.Changed, Err: trouble, Fetch: w.Copy.fetch()}
 	if c := w.Window.Calendar; c != nil && !whole {
 		without := *c
 		without.Content = nil

@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +13,8 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/internal/when"
 	"github.com/harpcaller/harp/internal/wire"
-	"github.com/harpcaller/harp/schedule"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/target"
 	"github.com/harpcaller/harp/window"
@@ -54,6 +53,8 @@ type windowDocument struct {
 	Changed time.Time      `msgpack:"changed"`
 
 	ManagedBy string `msgpack:"managed,omitempty"` // who applies its document; "": it was put by hand
+
+	Copy *calendarCopy `msgpack:"copy,omitempty"` // what was fetched of its calendar; nil: that has no URL
 }
 
 // openWindow is a window as it is evaluated.
@@ -62,6 +63,9 @@ type openWindow struct {
 	size   int // of its document
 	window window.Window
 	err    error // why it cannot be told when it is, or where: it keeps back everything that it may concern
+
+	asked    time.Time // when its calendar was fetched last; zero: not since the dispatcher was opened
+	storedAt time.Time // Copy.At as it is stored
 }
 
 // always is a source of one span that covers every moment.
@@ -74,7 +78,11 @@ func newOpenWindow(doc windowDocument, size int) *openWindow {
 		Name: w.Name, Mode: window.Mode(w.Mode), Only: w.Only, SchedulesOnly: w.SchedulesOnly,
 		Procedures: w.Procedures, Exempt: w.Exempt, All: w.All,
 	}}
-	if is.window.Source, is.err = openSource(w); is.err == nil {
+	var fetched []byte
+	if doc.Copy != nil {
+		fetched, is.storedAt = doc.Copy.Content, doc.Copy.At
+	}
+	if is.window.Source, is.err = when.WindowSource(w, fetched); is.err == nil {
 		if _, err := target.Parse(w.Target); err != nil {
 			is.err = targetError(err)
 		}
@@ -85,58 +93,11 @@ func newOpenWindow(doc windowDocument, size int) *openWindow {
 	return is
 }
 
-// openSource returns when a window is. Errors: *harp.FieldError.
-func openSource(w *harp.Window) (window.Source, error) {
-	switch {
-	case w.Calendar != nil:
-		zone, err := schedule.LoadZone(w.TZ)
-		if err != nil {
-			return nil, scheduleError(err)
-		}
-		c, err := window.ReadCalendar(bytes.NewReader(w.Calendar.Content), window.CalendarOptions{Zone: zone, Zones: w.Calendar.Zones, Event: w.Calendar.Event})
-		if err != nil {
-			return nil, windowError(err)
-		}
-		return c, nil
-	case w.Cron != "":
-		spec, err := schedule.Parse(w.Cron, w.TZ, schedule.Rules{Name: w.Name})
-		if err != nil {
-			return nil, scheduleError(err)
-		}
-		return window.Recurring{Spec: spec, For: w.For}, nil
-	case w.From.IsZero():
-		return nil, &harp.FieldError{Field: "from", Message: "exactly one of from, cron and calendar must be given"}
-	default:
-		return window.Once{From: w.From, To: w.To}, nil
-	}
-}
-
-// windowError is an error of package window as callers know it.
-func windowError(err error) error {
-	var calendar *window.CalendarError
-	var field *window.FieldError
-	switch {
-	case errors.As(err, &calendar):
-		message := calendar.Message
-		if calendar.Property != "" {
-			message = calendar.Property + ": " + message
-		}
-		if calendar.Line > 0 {
-			message = fmt.Sprintf("line %d: %s", calendar.Line, message)
-		}
-		return &harp.FieldError{Field: "calendar", Message: message}
-	case errors.As(err, &field):
-		return &harp.FieldError{Field: field.Field, Message: field.Message}
-	default:
-		return scheduleError(err)
-	}
-}
-
 // checkFuture refuses a window that is never from now on. Errors: *harp.FieldError.
 func (w *openWindow) checkFuture(now time.Time) error {
 	if source, ok := w.window.Source.(interface{ Check(now time.Time) error }); ok {
 		if err := source.Check(now); err != nil {
-			return windowError(err)
+			return when.FieldError(err)
 		}
 	}
 	spans := w.window.Expand(now.Add(-gatesBehind), now.Add(gatesAhead))

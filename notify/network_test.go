@@ -1,10 +1,7 @@
 package notify_test
 
 import (
-	"context"
-	"encoding/binary"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/outbound/outboundtest"
 	"github.com/harpcaller/harp/notify"
 )
 
@@ -88,43 +86,6 @@ func TestWebhookCheck(t *testing.T) {
 	}
 }
 
-// resolver answers that any name stands for an address.
-func resolver(t *testing.T, address [4]byte) *net.Resolver {
-	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		near, far := net.Pipe()
-		go func() {
-			defer far.Close()
-			for {
-				var size uint16
-				if binary.Read(far, binary.BigEndian, &size) != nil {
-					return
-				}
-				question := make([]byte, size)
-				if _, err := io.ReadFull(far, question); err != nil {
-					t.Error(err)
-					return
-				}
-				end := 12 // of the header
-				for question[end] != 0 {
-					end += int(question[end]) + 1
-				}
-				end += 5 // the end of the name, type, class
-				answer := append([]byte(nil), question[:end]...)
-				copy(answer[2:], []byte{0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}) // recursion, no error, one question
-				if question[end-3] == 1 {                                    // A, and not AAAA
-					answer[7] = 1
-					answer = append(answer, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
-					answer = append(answer, address[:]...)
-				}
-				if _, err := far.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...)); err != nil {
-					return
-				}
-			}
-		}()
-		return near, nil
-	}}
-}
-
 // TestWebhookResolves: addresses are looked at when names have been resolved. One that is not allowed gets not one byte.
 func TestWebhookResolves(t *testing.T) {
 	asked := make(chan struct{}, 10)
@@ -149,7 +110,7 @@ func TestWebhookResolves(t *testing.T) {
 	} {
 		config.Networks = c.networks
 		w, _, _ := newWebhooks(t, config)
-		w.SetResolver(resolver(t, [4]byte{127, 0, 0, 1}))
+		w.SetResolver(outboundtest.Resolver(t, [4]byte{127, 0, 0, 1}))
 		if err := w.Check(receiver(c.url)); err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +135,7 @@ func TestWebhookResolves(t *testing.T) {
 // TestWebhookPlain: by http, nothing leaves the networks that are allowed.
 func TestWebhookPlain(t *testing.T) {
 	w, _, _ := newWebhooks(t, notify.WebhookConfig{Networks: loopback})
-	w.SetResolver(resolver(t, [4]byte{93, 184, 216, 34}))
+	w.SetResolver(outboundtest.Resolver(t, [4]byte{93, 184, 216, 34}))
 	if got := failed(t, w.Send(t.Context(), receiver("http://example.com/"), message())); !strings.HasPrefix(got.Answer, "its name stands for an address") {
 		t.Errorf("%+v", got)
 	}
@@ -197,7 +158,7 @@ func TestWebhookNoProxy(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	url, config := newReceiver(t, func(http.ResponseWriter, *http.Request) { asked <- struct{}{} })
 	w, _, _ := newWebhooks(t, config)
-	w.SetResolver(resolver(t, [4]byte{127, 0, 0, 1}))
+	w.SetResolver(outboundtest.Resolver(t, [4]byte{127, 0, 0, 1}))
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(url, "https://"))
 	if err := w.Send(t.Context(), receiver("https://example.com:"+port), message()); err != nil {
 		t.Fatal(err)

@@ -234,7 +234,7 @@ func exported(ctx context.Context, caller *harp.Caller, names []string) (documen
 
 func (c *cli) printDocuments(documents []harp.Document) error {
 	for i, d := range documents {
-		if d.Window != nil && d.Window.Calendar != nil {
+		if hasFile(d) {
 			return invalid("dir", "window %s has a calendar, which is a file beside its document: name a folder with --dir", d.Name())
 		}
 		text, err := manifest.Write(d, "")
@@ -266,7 +266,7 @@ func (c *cli) writeDocuments(dir string, documents []harp.Document) error {
 		if err := writeFile(dir, base+".yaml", text); err != nil {
 			return err
 		}
-		if d.Window != nil && d.Window.Calendar != nil {
+		if hasFile(d) {
 			if err := writeFile(dir, base+".ics", d.Window.Calendar.Content); err != nil {
 				return err
 			}
@@ -274,6 +274,11 @@ func (c *cli) writeDocuments(dir string, documents []harp.Document) error {
 	}
 	c.notice("wrote %d documents to %s", len(documents), dir)
 	return nil
+}
+
+// hasFile reports whether a document needs a file beside it, for a calendar that has no URL.
+func hasFile(d harp.Document) bool {
+	return d.Window != nil && d.Window.Calendar != nil && d.Window.Calendar.URL == ""
 }
 
 func writeFile(dir, name string, content []byte) error {

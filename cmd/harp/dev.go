@@ -31,7 +31,8 @@ loopback. The first start makes certificates; they and the data stay in the fold
 between starts. The context "dev" is written and made the current one, so that harp call
 works without flags in another terminal.
 
-Webhooks of notifications may be on this machine, also by http, and are signed with the
+Webhooks of notifications, and calendars of windows, may be on this machine, also by http.
+Webhooks are signed with the
 secret "dev", which the first start makes in the folder's secrets. No mail is sent.`,
 		Example: "  harp dev --hosts 2",
 		Args:    cobra.NoArgs,

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -9,9 +8,11 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
-	"github.com/harpcaller/harp/schedule"
-	"github.com/harpcaller/harp/window"
+	"github.com/harpcaller/harp/internal/when"
 )
+
+// fetchedCalendar is what a fake fetches from any URL.
+const fetchedCalendar = "BEGIN:VCALENDAR\nEND:VCALENDAR\n"
 
 // maintenanceFake is what a fake answers about windows and pauses, and what it was told.
 type maintenanceFake struct {
@@ -35,7 +36,7 @@ func (f *fake) PutWindow(_ context.Context, _ string, w harp.Window) error {
 	if f.maintenance.err != nil {
 		return f.maintenance.err
 	}
-	source, err := sourceOf(w)
+	source, err := when.WindowSource(&w, []byte(fetchedCalendar))
 	if err != nil {
 		return err
 	}
@@ -47,17 +48,6 @@ func (f *fake) PutWindow(_ context.Context, _ string, w harp.Window) error {
 	f.forgetWindow(w.Name)
 	f.maintenance.all = append(f.maintenance.all, s)
 	return nil
-}
-
-func sourceOf(w harp.Window) (window.Source, error) {
-	spec, err := schedule.Parse(w.Cron, w.TZ, schedule.Rules{})
-	switch {
-	case w.Calendar != nil:
-		return window.ReadCalendar(bytes.NewReader(w.Calendar.Content), window.CalendarOptions{Event: w.Calendar.Event, Zones: w.Calendar.Zones})
-	case w.Cron != "":
-		return window.Recurring{Spec: spec, For: w.For}, err
-	}
-	return window.Once{From: w.From, To: w.To}, nil
 }
 
 // forgetWindow deletes a window, and reports whether there was one.
@@ -94,7 +84,7 @@ func (f *fake) WindowSpans(_ context.Context, name string, from, to time.Time) (
 	if i < 0 {
 		return nil, failures.NotFound("window", name)
 	}
-	source, err := sourceOf(f.maintenance.all[i].Window)
+	source, err := when.WindowSource(&f.maintenance.all[i].Window, []byte(fetchedCalendar))
 	if err != nil {
 		return nil, err
 	}

@@ -225,6 +225,15 @@ func (c *cli) whenText(w harp.Window) string {
 
 // openText is where a window is in its spans.
 func (c *cli) openText(s harp.WindowStatus) string {
+	text := c.spanText(s)
+	if f := s.Fetch; f != nil && !f.Since.IsZero() {
+		text += "; calendar not fetched since " + c.clock(f.Since) + ": " + f.Why
+	}
+	return text
+}
+
+// spanText is in which span a window is, or which is the next.
+func (c *cli) spanText(s harp.WindowStatus) string {
 	switch {
 	case s.Err != nil:
 		return "cannot be told: " + s.Err.Error()
@@ -277,8 +286,9 @@ func (c *cli) maintShowCommand() *cobra.Command {
 func (c *cli) windowPairs(s harp.WindowStatus) [][2]string {
 	calendar, event, zones := "", "", ""
 	if k := s.Calendar; k != nil {
-		calendar, event, zones = fmt.Sprintf("%d bytes", len(k.Content)), k.Event, labelText(k.Zones)
+		calendar, event, zones = cmp.Or(k.URL, fmt.Sprintf("%d bytes", len(k.Content))), k.Event, labelText(k.Zones)
 	}
+	fetched, failed := c.fetchTexts(s.Fetch)
 	return [][2]string{
 		{"name", s.Name},
 		{"doc", s.Doc},
@@ -293,6 +303,8 @@ func (c *cli) windowPairs(s harp.WindowStatus) [][2]string {
 		{"cron", s.Cron},
 		{"for", limitWords(s.For)},
 		{"calendar", calendar},
+		{"fetched", fetched},
+		{"not since", failed},
 		{"event", event},
 		{"zones", zones},
 		{"zone", s.TZ},
@@ -302,6 +314,17 @@ func (c *cli) windowPairs(s harp.WindowStatus) [][2]string {
 		{"by", strings.TrimSpace(s.By.Kind + " " + s.By.Name)},
 		{"managed by", s.ManagedBy},
 	}
+}
+
+// fetchTexts are when a calendar was fetched last, and since when it cannot be, and why.
+func (c *cli) fetchTexts(f *harp.CalendarFetch) (fetched, failed string) {
+	if f == nil {
+		return "", ""
+	}
+	if !f.Since.IsZero() {
+		failed = c.clock(f.Since) + ": " + f.Why
+	}
+	return fmt.Sprintf("%s, %d bytes", c.clock(f.At), f.Bytes), failed
 }
 
 func (c *cli) maintSpansCommand() *cobra.Command {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,8 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/harpcaller/harp"
-	"github.com/harpcaller/harp/schedule"
-	"github.com/harpcaller/harp/window"
+	"github.com/harpcaller/harp/internal/when"
 )
 
 func (c *cli) maintAddCommand() *cobra.Command {
@@ -26,7 +24,9 @@ these says when:
 
   --from TIME                once: until somebody ends it, or as --for or --to say
   --cron EXPR --for D        recurring: this long from each time of the cron expression
-  --calendar FILE            during the events of an iCalendar file; --event selects some
+  --calendar FILE|URL        during the events of an iCalendar file; --event selects some. A
+                             file is read once; a URL is fetched by the dispatcher, now and
+                             every hour, and the last good copy stays in force
 
 What would start waits, or with --mode refuse is refused. --only is the reverse: procedures
 start within its spans and not outside them. Procedures declared read_only are exempt unless
@@ -34,7 +34,8 @@ start within its spans and not outside them. Procedures declared read_only are e
 		Example: `  harp maint add move --target 'rack=7' --from 22:00 --for 4h --reason 'moving the rack'
   harp maint add db-patching --target 'role=db' --cron '0 2 * * SUN' --for 2h --tz Europe/Madrid
   harp maint add change-hours --target 'env=prod' --only --cron '0 9 * * MON-FRI' --for 8h --exempt 'disk.*'
-  harp maint add holidays --target '*' --calendar holidays.ics --mode refuse --schedules-only`,
+  harp maint add holidays --target '*' --calendar holidays.ics --mode refuse --schedules-only
+  harp maint add holidays --target '*' --calendar https://cal.example.org/holidays.ics --mode refuse`,
 		Args: cobra.ExactArgs(1),
 		RunE: c.does(func(ctx context.Context, args []string) error {
 			f.window.Name = args[0]
@@ -69,7 +70,7 @@ func (c *cli) bindWindow(cmd *cobra.Command, f *windowFlags) {
 	flags.Var(&f.to, "to", "until this time (default: until somebody ends it); a duration counts from now")
 	flags.StringVar(&w.Cron, "cron", "", "recurring, at the times of this cron `expression`: '0 2 * * SUN', @daily")
 	flags.Var(&f.length, "for", "how long each span lasts, with --from or --cron")
-	flags.StringVar(&f.calendar, "calendar", "", "during the events of this iCalendar `file`, which is read once; - is stdin")
+	flags.StringVar(&f.calendar, "calendar", "", "during the events of this iCalendar `file`, which is read once (- is stdin), or of a URL, which the dispatcher fetches")
 	flags.StringVar(&f.event, "event", "", "only events whose summary matches this `pattern`: * is any text, ? one character")
 	flags.StringArrayVar(&f.zones, "zone", nil, "what an unknown time zone in the file means: `name=zone`, 'Our time=Europe/Madrid' (repeatable)")
 	flags.StringVar(&w.TZ, "tz", "", "the time `zone` of --cron and --calendar, such as Europe/Madrid (default: the dispatcher's time_zone)")
@@ -117,7 +118,11 @@ func (f *windowFlags) read(c *cli) error {
 	if w.Cron != "" {
 		return checkTimes(harp.Schedule{Name: w.Name, Cron: w.Cron, TZ: w.TZ})
 	}
-	return f.checkCalendar()
+	if w.Calendar == nil || w.Calendar.URL != "" {
+		return nil // what a URL has is seen from where the dispatcher is
+	}
+	_, err := when.WindowSource(w, nil)
+	return err
 }
 
 // checkWays refuses flags that do not go together. Errors: *harp.FieldError.
@@ -152,48 +157,35 @@ func (f *windowFlags) checkWays() error {
 	return nil
 }
 
-// readCalendar reads the file of the events.
-func (f *windowFlags) readCalendar(c *cli) error {
-	content, err := c.readInput(f.calendar)
-	if err != nil {
-		return invalid("calendar", "%s", err)
+// readCalendar reads the file of the events, if it is no URL.
+func (f *windowFlags) readCalendar(c *cli) (err error) {
+	calendar := &harp.WindowCalendar{URL: calendarURL(f.calendar), Event: f.event, Zones: map[string]string{}}
+	if calendar.URL == "" {
+		if calendar.Content, err = c.readInput(f.calendar); err != nil {
+			return invalid("calendar", "%s", err)
+		}
 	}
-	zones := map[string]string{}
 	for _, word := range f.zones {
 		at := strings.LastIndexByte(word, '=') // names in the database have none
 		if at < 1 {
 			return invalid("zone", "%s is not name=zone", word)
 		}
-		zones[word[:at]] = word[at+1:]
+		calendar.Zones[word[:at]] = word[at+1:]
 	}
-	f.window.Calendar = &harp.WindowCalendar{Content: content, Event: f.event, Zones: zones}
+	f.window.Calendar = calendar
 	return nil
 }
 
-// checkCalendar reads the events as the dispatcher will.
-func (f *windowFlags) checkCalendar() error {
-	k := f.window.Calendar
-	if k == nil {
-		return nil
+// calendarURL is the URL that a word is, "" if it is a file. Programs write webcal for https.
+func calendarURL(word string) string {
+	scheme, rest, isURL := strings.Cut(word, "://")
+	switch scheme = strings.ToLower(scheme); {
+	case !isURL:
+		return ""
+	case scheme == "webcal", scheme == "webcals":
+		scheme = "https"
 	}
-	zone, err := schedule.LoadZone(f.window.TZ)
-	if err == nil {
-		_, err = window.ReadCalendar(bytes.NewReader(k.Content), window.CalendarOptions{Zone: zone, Zones: k.Zones, Event: k.Event})
-	}
-	var (
-		inZone *schedule.FieldError
-		inFile *window.CalendarError
-		wrong  *window.FieldError
-	)
-	switch {
-	case errors.As(err, &inZone):
-		return invalid(inZone.Field, "%s", inZone.Message)
-	case errors.As(err, &inFile):
-		return invalid("calendar", "%s", strings.TrimPrefix(inFile.Error(), "window: calendar: "))
-	case errors.As(err, &wrong):
-		return invalid(wrong.Field, "%s", wrong.Message)
-	}
-	return err
+	return scheme + "://" + rest
 }
 
 // addWindow makes a window or, for a dry run, says what it would be.
@@ -216,7 +208,11 @@ func (c *cli) addWindow(ctx context.Context, caller *harp.Caller, f *windowFlags
 		return err
 	}
 	if f.dryRun {
-		return c.would(object{{"window", w}, {"hosts", hosts}}, "would make window %s: %s on %s, %s now; %s", w.Name, modeText(w), w.Target, hostCount(hosts), c.whenText(w))
+		text := c.whenText(w)
+		if w.Calendar != nil && w.Calendar.URL != "" {
+			text += ", which would be fetched"
+		}
+		return c.would(object{{"window", w}, {"hosts", hosts}}, "would make window %s: %s on %s, %s now; %s", w.Name, modeText(w), w.Target, hostCount(hosts), text)
 	}
 	if err := caller.Maintenance().Put(ctx, w); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -120,7 +121,7 @@ func (c *cli) maintHeldCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "held",
 		Short:       "List the jobs that wait for windows, or for pauses of their hosts, newest first",
-		Long:        "List the jobs that wait for windows, or for pauses of their hosts, newest first. harp job why\nsays which, and until when.",
+		Long:        "List the jobs that wait for windows, or for pauses of their hosts, newest first. harp job why\nsays until when.",
 		Args:        cobra.NoArgs,
 		Annotations: lists(),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
@@ -128,9 +129,23 @@ func (c *cli) maintHeldCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printFirst(c, c.jobListing(), jobs, more)
+			return printFirst(c, c.heldListing(), jobs, more)
 		}),
 	}
 	bindLimit(cmd, &most)
 	return cmd
+}
+
+// heldListing is jobListing with what each job waits for in the place of how long it took.
+func (c *cli) heldListing() listing[harp.JobStatus] {
+	l := c.jobListing()
+	last := len(l.header) - 1
+	l.header[last] = "held by"
+	row := l.row
+	l.row = func(j harp.JobStatus) []string {
+		cells := row(j)
+		cells[last] = cmp.Or(strings.Join(j.HeldBy, ", "), "its host, which is paused")
+		return cells
+	}
+	return l
 }

@@ -66,3 +66,29 @@ func cmdReceive(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(path+".secret", []byte("whsec_"+base64.StdEncoding.EncodeToString(receiveSecret)+"\n"), 0o600))
 	ts.Setenv(args[0], s.URL+"/harp")
 }
+
+// publish NAME serves the file NAME by https, with an ETag of its content; the variable URL is where. It writes NAME.pem, the
+// certificate to be trusted. While there is a file NAME.down, it answers 500.
+func cmdPublish(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: publish NAME")
+	}
+	path := ts.MkAbs(args[0])
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		content, err := os.ReadFile(path)
+		if _, down := os.Stat(path + ".down"); down == nil || err != nil {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		tag := fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(content)))
+		w.Header().Set("ETag", tag)
+		if r.Header.Get("If-None-Match") == tag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		_, _ = w.Write(content) // who asked may have gone
+	}))
+	ts.Defer(s.Close)
+	ts.Check(os.WriteFile(path+".pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o644))
+	ts.Setenv("URL", s.URL)
+}

@@ -91,6 +91,7 @@ func TestScript(t *testing.T) {
 			"signal":  cmdSignal,
 			"await":   cmdAwait,
 			"receive": cmdReceive,
+			"publish": cmdPublish,
 		},
 	})
 }
@@ -227,7 +228,7 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	p := &process{cmd: exec.Command(path, args[3:]...), more: make(chan struct{}, 1)}
 	p.cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"HOME", "HARP_CONFIG_DIR", "HARP_ADDR", "HARP_CERT", "HARP_KEY", "HARP_CA", "PATH", "TZ", "TMPDIR", "GORACE"} {
+	for _, name := range []string{"HOME", "HARP_CONFIG_DIR", "HARP_ADDR", "HARP_CERT", "HARP_KEY", "HARP_CA", "PATH", "TZ", "TMPDIR", "GORACE", "SSL_CERT_FILE"} {
 		p.cmd.Env = append(p.cmd.Env, name+"="+ts.Getenv(name))
 	}
 	ready := make(chan []string, 1)

@@ -44,7 +44,7 @@ func scheduleKeys() []key {
 
 const optionsKey = "options"
 
-// windowKeys are those of a window. What its calendar has is in a file of its own, which the document names.
+// windowKeys are those of a window. What its calendar has is in a file of its own, which the document names, or at a URL.
 func windowKeys() []key {
 	keys := keysOf(reflect.TypeFor[harp.Window]())
 	for _, k := range keys {

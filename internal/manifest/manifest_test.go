@@ -140,6 +140,12 @@ calendar:
   event: Public*
   zones:
     Office: Europe/Madrid
+---
+kind: window
+name: remote
+target: '*'
+calendar:
+  url: https://cal.example.org/a.ics
 `
 	dir := files(t, map[string]string{"f.yaml": text, "holidays.ics": "BEGIN"})
 	set, err := manifest.Read(dir)
@@ -151,6 +157,7 @@ calendar:
 		{Window: &harp.Window{Name: "holidays", Target: "*", TZ: "Europe/Madrid", Calendar: &harp.WindowCalendar{
 			Content: []byte("BEGIN"), Event: "Public*", Zones: map[string]string{"Office": "Europe/Madrid"},
 		}}},
+		{Window: &harp.Window{Name: "remote", Target: "*", Calendar: &harp.WindowCalendar{URL: "https://cal.example.org/a.ics"}}},
 	}
 	if !reflect.DeepEqual(set.Documents, want) {
 		t.Errorf("read %+v %+v", set.Documents[0].Window, set.Documents[1].Window)
@@ -167,6 +174,9 @@ calendar:
 		t.Errorf("written is\n%s", got)
 	}
 	if got := set.Wrap(&harp.FieldError{Field: "documents[1].zones", Message: "bad"}).Error(); got != filepath.Join(dir, "f.yaml")+":18: calendar.zones: bad" {
+		t.Errorf("an error is %s", got)
+	}
+	if got := set.Wrap(&harp.FieldError{Field: "documents[2].calendar.url", Message: "bad"}).Error(); got != filepath.Join(dir, "f.yaml")+":25: calendar.url: bad" {
 		t.Errorf("an error is %s", got)
 	}
 	for file, want := range map[string]string{"none.ics": "f.yaml:16: calendar.file: open ", "long.ics": "is longer than 786432 bytes", "empty.ics": "empty.ics is empty"} {

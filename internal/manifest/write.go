@@ -14,8 +14,8 @@ import (
 	"github.com/harpcaller/harp/internal/duration"
 )
 
-// Write returns the document as YAML; reading that gives the same document again. The calendar of a window is not in it: file
-// is the name of the file that has it.
+// Write returns the document as YAML; reading that gives the same document again. The calendar of a window that has no URL
+// is not in it: file is the name of the file that has it.
 func Write(d harp.Document, file string) ([]byte, error) {
 	var text []byte
 	var err error
@@ -47,7 +47,7 @@ func Write(d harp.Document, file string) ([]byte, error) {
 	}
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	appendPair(root, "kind", scalar("!!str", string(d.Kind())))
-	if d.Window != nil && d.Window.Calendar != nil {
+	if d.Window != nil && d.Window.Calendar != nil && d.Window.Calendar.URL == "" {
 		setAt(form, []string{"calendar", "content"}, file)
 	}
 	writeMap(root, kinds[d.Kind()], form)

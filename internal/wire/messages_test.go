@@ -222,6 +222,7 @@ func windowMessages() map[string]any {
 		"windows_query": wire.WindowsQuery{Page: somePage, Name: "w"},
 		"windows":       wire.Windows{Windows: someRows, Cursor: "c"},
 		"window": harp.WindowStatus{
+			Fetch:  &harp.CalendarFetch{At: at(7), Bytes: 8, Since: at(9), Why: "its server answers 500", Stale: true},
 			Window: someWindow, ManagedBy: "ops", By: someCaller, Changed: at(4), Open: true, Span: harp.Span{From: at(5), To: at(6), Note: "n"}, Err: errSome,
 		},
 		"put_window":   wire.PutWindow{Request: "r", Window: someWindow},
@@ -296,7 +297,7 @@ func documentMessages() map[string]any {
 var someWindow = harp.Window{
 	Name: "w", Doc: "d", Reason: "r", Target: "web*", Mode: "refuse", Only: true, SchedulesOnly: true, Procedures: []string{"p*"}, Exempt: []string{"ping"}, All: true,
 	From: at(1), To: at(2), Cron: "30 2 * * *", For: 3, TZ: "Europe/Madrid",
-	Calendar: &harp.WindowCalendar{Content: []byte("BEGIN:VCALENDAR"), Event: "db*", Zones: map[string]string{"Office": "Europe/Madrid"}},
+	Calendar: &harp.WindowCalendar{Content: []byte("BEGIN:VCALENDAR"), URL: "https://cal.example.org", Event: "db*", Zones: map[string]string{"Office": "Europe/Madrid"}},
 }
 
 func procedure() harp.ProcedureDoc {
@@ -347,6 +348,6 @@ func job(who harp.Principal, late harp.Result) harp.JobStatus {
 		UnknownOf: "running", Started: "maybe", CancelRequested: &harp.CancelRequest{By: who, Time: at(2), Now: true},
 		Attempts: []harp.Attempt{{Number: 1, Base: 0, Sent: at(3), Started: at(4), Ended: at(5), Outcome: "lost", Reason: "too_long"}}, Attempt: 1,
 		Err: late.Err, Late: &late, DuplicatePossible: true, SubmitTime: at(6), StartTime: at(7), EndTime: at(8), SilenceTimeout: 9, MaxExecTime: 10,
-		QueuePos: 11, Obstacles: []harp.Obstacle{someObstacle}, Records: 12, Labels: map[string]string{"a": "1"}, Survivors: []int{4711},
+		HeldBy: []string{"w"}, QueuePos: 11, Obstacles: []harp.Obstacle{someObstacle}, Records: 12, Labels: map[string]string{"a": "1"}, Survivors: []int{4711},
 	}
 }

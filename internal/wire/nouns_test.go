@@ -88,7 +88,7 @@ func genJob(t *rapid.T) harp.JobStatus {
 		Attempt: rapid.Int().Draw(t, "attempt"), Err: genErr.Draw(t, "err"),
 		SubmitTime: genTime.Draw(t, "submit"), StartTime: genTime.Draw(t, "start"), EndTime: genTime.Draw(t, "end"),
 		SilenceTimeout: genDuration.Draw(t, "timeout"), MaxExecTime: genDuration.Draw(t, "max"),
-		QueuePos: rapid.Int().Draw(t, "pos"), Records: genSeq.Draw(t, "records"), Labels: genLabels.Draw(t, "labels"),
+		HeldBy: rapid.SampledFrom([][]string{nil, {"w"}}).Draw(t, "heldby"), QueuePos: rapid.Int().Draw(t, "pos"), Records: genSeq.Draw(t, "records"), Labels: genLabels.Draw(t, "labels"),
 	}
 	if rapid.Bool().Draw(t, "cancelled") {
 		s.CancelRequested = &harp.CancelRequest{By: genPrincipal.Draw(t, "by"), Time: genTime.Draw(t, "at")}

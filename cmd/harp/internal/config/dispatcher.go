@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/calendar"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/internal/yamlfile"
@@ -33,13 +34,15 @@ type Dispatcher struct {
 	RetainBytes   yamlfile.Bytes    `yaml:"retain_bytes"`  // how much of them, at most
 	TimeZone      string            `yaml:"time_zone"`     // of schedules that name none
 	Documents     string            `yaml:"documents"`     // the folder of schedules, groups and windows
-	Notifications Notifications     `yaml:"notifications"` // how their messages are sent
+	Notifications Notifications     `yaml:"notifications"` // how their messages are sent, and which networks calendars may be in
+	Calendars     Calendars         `yaml:"calendars"`     // how those of windows are fetched
 	Space         Space             `yaml:"space"`
 	Limits        Limits            `yaml:"limits"`
 	Log           Log               `yaml:"log"`
 
-	tls     *tls.Config
-	senders []notify.Sender
+	tls       *tls.Config
+	senders   []notify.Sender
+	calendars calendar.Source
 }
 
 // Host is a host of the registry.
@@ -52,9 +55,14 @@ type Host struct {
 // Notifications say how messages of notifications are sent.
 type Notifications struct {
 	Secrets  string   `yaml:"secrets"`  // the folder of the secrets of webhooks; empty: none is called
-	Networks []string `yaml:"networks"` // that webhooks may reach beside the public Internet
+	Networks []string `yaml:"networks"` // that webhooks, and calendars, may be in beside the public Internet
 	CA       string   `yaml:"ca"`       // certificates of authorities that are trusted beside the system's
 	Mail     Mail     `yaml:"mail"`
+}
+
+// Calendars say how calendars of maintenance windows are fetched.
+type Calendars struct {
+	Tokens string `yaml:"tokens"` // the folder of what is sent to hosts; empty: nothing is
 }
 
 // Mail is the server that sends messages.
@@ -152,29 +160,40 @@ func ReadDispatcher(path string) (*Dispatcher, error) {
 	}
 	n := &d.Notifications
 	n.Secrets, n.CA, n.Mail.PasswordFile = f.Path(n.Secrets), f.Path(n.CA), f.Path(n.Mail.PasswordFile)
-	if d.senders, err = n.senders(f); err != nil {
+	d.Calendars.Tokens = f.Path(d.Calendars.Tokens)
+	if err := d.makeOutbound(f); err != nil {
 		wrong = append(wrong, err)
 	}
 	d.tls, _, err = d.TLS.loadFiles(f, transport.RoleDispatcher)
 	return d, errors.Join(append(wrong, err)...)
 }
 
-// senders are what sends messages. Errors: *yamlfile.Error.
-func (n *Notifications) senders(f *yamlfile.File) (senders []notify.Sender, err error) {
+// makeOutbound makes what asks servers of others. Errors: *yamlfile.Error.
+func (d *Dispatcher) makeOutbound(f *yamlfile.File) (err error) {
+	n := &d.Notifications
 	var authorities []string
 	if n.CA != "" {
 		authorities = []string{n.CA}
 	}
-	if n.Secrets != "" {
-		web := notify.WebhookConfig{Secrets: n.Secrets, CAFiles: authorities}
-		for i, text := range n.Networks {
-			network, err := netip.ParsePrefix(text)
-			if err != nil {
-				return nil, f.Errorf(fmt.Sprintf("notifications.networks[%d]", i), "must be a network, such as 10.1.0.0/16")
-			}
-			web.Networks = append(web.Networks, network)
+	var networks []netip.Prefix
+	for i, text := range n.Networks {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return f.Errorf(fmt.Sprintf("notifications.networks[%d]", i), "must be a network, such as 10.1.0.0/16")
 		}
-		s, err := notify.NewWebhooks(web)
+		networks = append(networks, network)
+	}
+	if d.calendars, err = calendar.New(calendar.Config{Networks: networks, CAFiles: authorities, Tokens: d.Calendars.Tokens}); err != nil {
+		return senderError(f, "notifications", err)
+	}
+	d.senders, err = n.senders(f, networks, authorities)
+	return err
+}
+
+// senders are what sends messages. Errors: *yamlfile.Error.
+func (n *Notifications) senders(f *yamlfile.File, networks []netip.Prefix, authorities []string) (senders []notify.Sender, err error) {
+	if n.Secrets != "" {
+		s, err := notify.NewWebhooks(notify.WebhookConfig{Secrets: n.Secrets, Networks: networks, CAFiles: authorities})
 		if err != nil {
 			return nil, senderError(f, "notifications", err)
 		}
@@ -227,6 +246,7 @@ func (d *Dispatcher) Config() dispatcher.Config {
 		RetainBytes:  int64(d.RetainBytes),
 		TimeZone:     d.TimeZone,
 		Senders:      d.senders,
+		Calendars:    d.calendars,
 		Limits: dispatcher.Limits{
 			SilenceTimeout:    time.Duration(l.SilenceTimeout),
 			MaxExecTime:       time.Duration(l.MaxExecTime),

@@ -19,6 +19,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/calendar"
 	"github.com/harpcaller/harp/cmd/harp/internal/contexts"
 	"github.com/harpcaller/harp/cmd/harp/internal/demo"
 	"github.com/harpcaller/harp/dispatcher"
@@ -133,6 +134,9 @@ func (s *System) makeCertificates() (err error) {
 
 func (s *System) filePath(name string) string { return filepath.Join(s.cfg.Dir, name) }
 
+// loopback is where webhooks and calendars may be, beside the public Internet: on this machine.
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+
 // serveDispatcher opens the dispatcher and serves it on l, which it owns.
 func (s *System) serveDispatcher(ctx context.Context, l net.Listener) error {
 	tc, err := s.ca.TLS(transport.Identity{Fleet: fleet, Role: transport.RoleDispatcher, Name: "dev"})
@@ -147,7 +151,11 @@ func (s *System) serveDispatcher(ctx context.Context, l net.Listener) error {
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	config := dispatcher.Config{Logger: s.cfg.Logger, Senders: []notify.Sender{webhooks}}
+	calendars, err := calendar.New(calendar.Config{Networks: loopback})
+	if err != nil {
+		return errors.Join(err, l.Close(), st.Close())
+	}
+	config := dispatcher.Config{Logger: s.cfg.Logger, Senders: []notify.Sender{webhooks}, Calendars: calendars}
 	if s.dispatcher, err = dispatcher.Open(ctx, st, config); err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -179,7 +187,7 @@ func (s *System) webhooks() (*notify.Webhooks, error) {
 		return nil, err
 	}
 	return notify.NewWebhooks(notify.WebhookConfig{
-		Secrets: folder, Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
+		Secrets: folder, Networks: loopback,
 	})
 }
 
