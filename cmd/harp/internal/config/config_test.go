@@ -72,7 +72,10 @@ log: {level: debug, format: json}
 	if got.TLS == nil {
 		t.Error("there is no certificate to dial with")
 	}
-	got.TLS = nil
+	if got.Calendars == nil || got.Calendars.Check("https://10.1.0.1/") == nil {
+		t.Error("calendars are not fetched as they are to be")
+	}
+	got.TLS, got.Calendars = nil, nil
 	want := dispatcher.Config{
 		Hosts: dispatcher.StaticHosts{
 			{Name: "web01", Address: "10.0.0.1", Labels: map[string]string{"role": "web"}},
