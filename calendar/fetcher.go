@@ -86,14 +86,14 @@ func hostOf(u *url.URL) string {
 
 // Check implements Source: a URL must be https with a host, without a user or a fragment, and of no address that may not be reached. It may
 // be http if networks are allowed; its host must be in one of them.
-func (f *Fetcher) Check(url string) error {
-	_, err := f.transport.ParseURL(url)
+func (f *Fetcher) Check(address string) error {
+	_, err := f.transport.ParseURL(address)
 	return err
 }
 
 // Fetch implements Source.
-func (f *Fetcher) Fetch(ctx context.Context, url string, have Version) (*Copy, error) {
-	u, err := f.transport.ParseURL(url)
+func (f *Fetcher) Fetch(ctx context.Context, address string, have Version) (*Copy, error) {
+	u, err := f.transport.ParseURL(address)
 	if err != nil {
 		return nil, err
 	}

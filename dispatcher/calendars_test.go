@@ -80,8 +80,8 @@ func eventCalendar(from time.Time, lasts time.Duration) []byte {
 
 const calendarWindowURL = "https://cal.example.org/a.ics"
 
-func calendarWindow(name string) harp.Window {
-	return harp.Window{Name: name, Target: "a", Calendar: &harp.WindowCalendar{URL: calendarWindowURL}}
+func calendarWindow() harp.Window {
+	return harp.Window{Name: "w", Target: "a", Calendar: &harp.WindowCalendar{URL: calendarWindowURL}}
 }
 
 // isHeldNow reports whether a call is kept back on host a.
@@ -94,11 +94,11 @@ func isHeldNow(t *testing.T, d *Dispatcher) bool {
 	return !v.May
 }
 
-func fetchOf(t *testing.T, d *Dispatcher, name string) harp.WindowStatus {
+func fetchOf(t *testing.T, d *Dispatcher) harp.WindowStatus {
 	t.Helper()
-	w, err := d.Caller().Maintenance().Get(t.Context(), name)
+	w, err := d.Caller().Maintenance().Get(t.Context(), "w")
 	if err != nil || w.Fetch == nil {
-		t.Fatalf("%s is %+v, %v", name, w, err)
+		t.Fatalf("it is %+v, %v", w, err)
 	}
 	return w
 }
@@ -121,13 +121,13 @@ func TestCalendarIsFetchedAgain(t *testing.T) {
 		begun := time.Now()
 		server := &calendarServer{content: eventCalendar(begun, time.Hour)}
 		d := opened(t, nil, Config{Calendars: server, Hosts: StaticHosts{{Name: "a"}, {Name: "b"}}})
-		if err := d.Caller().Maintenance().Put(t.Context(), calendarWindow("w")); err != nil {
+		if err := d.Caller().Maintenance().Put(t.Context(), calendarWindow()); err != nil {
 			t.Fatal(err)
 		}
 		if !isHeldNow(t, d) {
 			t.Error("in the event of a calendar that was put, a call may start")
 		}
-		w := fetchOf(t, d, "w")
+		w := fetchOf(t, d)
 		if w.Calendar.Content != nil || w.Calendar.URL != calendarWindowURL || !w.Fetch.At.Equal(begun) || w.Fetch.Bytes != len(server.content) || w.Fetch.Why != "" || !w.Open {
 			t.Errorf("the window is %+v, %+v", w, w.Fetch)
 		}
@@ -136,7 +136,7 @@ func TestCalendarIsFetchedAgain(t *testing.T) {
 		if asked, given := server.counts(); asked != 2 || given != 1 {
 			t.Errorf("asked %d times, given %d", asked, given)
 		}
-		if at := fetchOf(t, d, "w").Fetch.At; at.Sub(begun) < 54*time.Minute || at.Sub(begun) > time.Hour {
+		if at := fetchOf(t, d).Fetch.At; at.Sub(begun) < 54*time.Minute || at.Sub(begun) > time.Hour {
 			t.Errorf("it is of %v later", at.Sub(begun))
 		}
 		if isHeldNow(t, d) {
@@ -162,13 +162,13 @@ func TestCalendarOfAServerThatIsAwayForADay(t *testing.T) {
 		server := &calendarServer{content: eventCalendar(begun, 100*time.Hour)}
 		config := Config{Calendars: server, Hosts: StaticHosts{{Name: "a"}}}
 		d := opened(t, memory.OpenDisk(disk, nil), config)
-		if err := d.Caller().Maintenance().Put(t.Context(), calendarWindow("w")); err != nil {
+		if err := d.Caller().Maintenance().Put(t.Context(), calendarWindow()); err != nil {
 			t.Fatal(err)
 		}
 		server.set(server.content, errors.New("its server answers 500 Internal Server Error"))
 		time.Sleep(23 * time.Hour)
 		synctest.Wait()
-		if w := fetchOf(t, d, "w"); w.Fetch.Since.Sub(begun) > time.Hour || w.Fetch.Since.IsZero() || w.Fetch.Stale || !strings.Contains(w.Fetch.Why, "500") || !w.Fetch.At.Equal(begun) {
+		if w := fetchOf(t, d); w.Fetch.Since.Sub(begun) > time.Hour || w.Fetch.Since.IsZero() || w.Fetch.Stale || !strings.Contains(w.Fetch.Why, "500") || !w.Fetch.At.Equal(begun) {
 			t.Errorf("after 23 hours it is %+v", w.Fetch)
 		}
 		if err := d.Health(t.Context()).Checks["windows"]; err != nil {
@@ -182,12 +182,12 @@ func TestCalendarOfAServerThatIsAwayForADay(t *testing.T) {
 		if !isHeldNow(t, d) {
 			t.Error("after a restart the copy is not in force")
 		}
-		if w := fetchOf(t, d, "w"); !strings.Contains(w.Fetch.Why, "500") || !w.Fetch.At.Equal(begun) {
+		if w := fetchOf(t, d); !strings.Contains(w.Fetch.Why, "500") || !w.Fetch.At.Equal(begun) {
 			t.Errorf("after a restart it is %+v", w.Fetch)
 		}
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
-		if w := fetchOf(t, d, "w"); !w.Fetch.Stale || !isHeldNow(t, d) {
+		if w := fetchOf(t, d); !w.Fetch.Stale || !isHeldNow(t, d) {
 			t.Errorf("after 25 hours it is %+v", w.Fetch)
 		}
 		if err := d.Health(t.Context()).Checks["windows"]; err == nil || !strings.Contains(err.Error(), "window w: its calendar cannot be fetched since 2000-01-01T00:5") || !strings.Contains(err.Error(), "500") {
@@ -201,7 +201,7 @@ func TestCalendarOfAServerThatIsAwayForADay(t *testing.T) {
 		server.set(server.content, nil)
 		time.Sleep(calendarRetry + time.Second)
 		synctest.Wait()
-		if w := fetchOf(t, d, "w"); w.Fetch.Stale || !w.Fetch.Since.IsZero() || w.Fetch.Why != "" || time.Since(w.Fetch.At) > calendarRetry {
+		if w := fetchOf(t, d); w.Fetch.Stale || !w.Fetch.Since.IsZero() || w.Fetch.Why != "" || time.Since(w.Fetch.At) > calendarRetry {
 			t.Errorf("in the end it is %+v", w.Fetch)
 		}
 		if err := d.Health(t.Context()).Checks["windows"]; err != nil {
@@ -235,28 +235,28 @@ func TestCalendarThatCannotBeRead(t *testing.T) {
 				d := opened(t, nil, Config{Calendars: server, Hosts: StaticHosts{{Name: "a"}}})
 				m := d.Caller().Maintenance()
 				var field *harp.FieldError
-				if err := m.Put(t.Context(), calendarWindow("w")); !errors.As(err, &field) || field.Field != c.field || !strings.Contains(field.Message, what) {
+				if err := m.Put(t.Context(), calendarWindow()); !errors.As(err, &field) || field.Field != c.field || !strings.Contains(field.Message, what) {
 					t.Errorf("put gives %v", err)
 				}
 				if _, err := m.Get(t.Context(), "w"); !errors.Is(err, harp.ErrNotFound) || isHeldNow(t, d) {
 					t.Errorf("there is something: %v", err)
 				}
 				server.set(good, nil)
-				if err := m.Put(t.Context(), calendarWindow("w")); err != nil {
+				if err := m.Put(t.Context(), calendarWindow()); err != nil {
 					t.Fatal(err)
 				}
 				server.set(c.content, c.err)
 				time.Sleep(2 * time.Hour)
 				synctest.Wait()
-				if w := fetchOf(t, d, "w"); !strings.Contains(w.Fetch.Why, what) || w.Fetch.Bytes != len(good) || !isHeldNow(t, d) {
+				if w := fetchOf(t, d); !strings.Contains(w.Fetch.Why, what) || w.Fetch.Bytes != len(good) || !isHeldNow(t, d) {
 					t.Errorf("it is %+v", w.Fetch)
 				}
-				w := calendarWindow("w")
+				w := calendarWindow()
 				w.Reason = "new"
 				if err := m.Put(t.Context(), w); err != nil { // what was fetched before is good for it, too
 					t.Error(err)
 				}
-				if w := fetchOf(t, d, "w"); w.Reason != "new" || !strings.Contains(w.Fetch.Why, what) || w.Fetch.Bytes != len(good) || !isHeldNow(t, d) {
+				if w := fetchOf(t, d); w.Reason != "new" || !strings.Contains(w.Fetch.Why, what) || w.Fetch.Bytes != len(good) || !isHeldNow(t, d) {
 					t.Errorf("put anew it is %+v", w.Fetch)
 				}
 				w.Calendar.URL += "x"
@@ -270,7 +270,7 @@ func TestCalendarThatCannotBeRead(t *testing.T) {
 
 // A URL that may not be fetched is refused, also where nothing is fetched at all.
 func TestCalendarURLsThatAreRefused(t *testing.T) {
-	w := calendarWindow("w")
+	w := calendarWindow()
 	w.Calendar.URL = "http://127.0.0.1/"
 	var field *harp.FieldError
 	for what, d := range map[string]*Dispatcher{"must begin with https": opened(t, nil, Config{Calendars: &calendarServer{}}), "fetches no calendars": opened(t, nil, Config{})} {
@@ -294,7 +294,7 @@ func TestCalendarOfAWindowThatChangesMeanwhile(t *testing.T) {
 				server := &calendarServer{content: eventCalendar(time.Now(), time.Hour)}
 				d := opened(t, nil, Config{Calendars: server, Hosts: StaticHosts{{Name: "a"}}})
 				m := d.Caller().Maintenance()
-				if err := m.Put(t.Context(), calendarWindow("w")); err != nil {
+				if err := m.Put(t.Context(), calendarWindow()); err != nil {
 					t.Fatal(err)
 				}
 				hang := make(chan struct{})
@@ -326,20 +326,20 @@ func TestCalendarThatCannotBeStored(t *testing.T) {
 		begun, disk := time.Now(), memory.NewDisk()
 		server := &calendarServer{content: eventCalendar(begun, 200*time.Hour)}
 		d := opened(t, memory.OpenDisk(disk, nil), Config{Calendars: server, Hosts: StaticHosts{{Name: "a"}}})
-		if err := d.Caller().Maintenance().Put(t.Context(), calendarWindow("w")); err != nil {
+		if err := d.Caller().Maintenance().Put(t.Context(), calendarWindow()); err != nil {
 			t.Fatal(err)
 		}
 		disk.SetSpace(store.SpaceCritical)
 		server.set(eventCalendar(begun, time.Minute), nil)
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
-		if w := fetchOf(t, d, "w"); !strings.Contains(w.Fetch.Why, "cannot be stored") || !isHeldNow(t, d) {
+		if w := fetchOf(t, d); !strings.Contains(w.Fetch.Why, "cannot be stored") || !isHeldNow(t, d) {
 			t.Errorf("on a full disk it is %+v", w.Fetch)
 		}
 		disk.SetSpace(store.SpacePlenty)
 		time.Sleep(calendarRetry)
 		synctest.Wait()
-		if w := fetchOf(t, d, "w"); w.Fetch.Why != "" || isHeldNow(t, d) || len(server.content) != w.Fetch.Bytes {
+		if w := fetchOf(t, d); w.Fetch.Why != "" || isHeldNow(t, d) || len(server.content) != w.Fetch.Bytes {
 			t.Errorf("with room it is %+v", w.Fetch)
 		}
 	})
@@ -351,7 +351,7 @@ func TestApplyCalendars(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &calendarServer{content: eventCalendar(time.Now(), time.Hour)}
 		d := opened(t, nil, Config{Calendars: server, Hosts: StaticHosts{{Name: "a"}}})
-		s, ctx, w := d.service(ada), t.Context(), calendarWindow("w")
+		s, ctx, w := d.service(ada), t.Context(), calendarWindow()
 		documents := []harp.Document{{Window: &w}}
 		if done, err := s.ApplyDocuments(ctx, "", "ops", documents, harp.ApplyOptions{DryRun: true}); err != nil || done.Count != 1 || len(d.windows.all()) != 0 {
 			t.Errorf("a dry run gives %+v, %v", done, err)
@@ -361,13 +361,13 @@ func TestApplyCalendars(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if asked, _ := server.counts(); asked != 2 || !isHeldNow(t, d) || fetchOf(t, d, "w").ManagedBy != "ops" {
+		if asked, _ := server.counts(); asked != 2 || !isHeldNow(t, d) || fetchOf(t, d).ManagedBy != "ops" {
 			t.Errorf("asked %d times", asked)
 		}
 		server.set(eventCalendar(time.Now(), 7*time.Hour), nil)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if w := fetchOf(t, d, "w"); w.Fetch.Bytes != len(server.content) || w.ManagedBy != "ops" {
+		if w := fetchOf(t, d); w.Fetch.Bytes != len(server.content) || w.ManagedBy != "ops" {
 			t.Errorf("one that is managed is %+v", w.Fetch)
 		}
 
@@ -385,7 +385,7 @@ func TestApplyCalendars(t *testing.T) {
 			t.Error(err)
 		}
 		close(hang)
-		if err := <-applied; err != nil || fetchOf(t, d, "w").Reason != "new" {
+		if err := <-applied; err != nil || fetchOf(t, d).Reason != "new" {
 			t.Error(err)
 		}
 		server.set(nil, errors.New("no such host"))
