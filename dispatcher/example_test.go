@@ -198,7 +198,7 @@ func ExampleDispatcher_Health() {
 	fmt.Println(d.Shutdown(ctx))
 	fmt.Println(d.Health(ctx).Ready)
 	// Output:
-	// true [clock <nil> disk <nil> dispatcher <nil> documents <nil> notifications <nil> registry <nil> schedules <nil> store <nil> windows <nil>]
+	// true [clock <nil> disk <nil> dispatcher <nil> documents <nil> notifications <nil> registry <nil> retention <nil> schedules <nil> store <nil> windows <nil>]
 	// <nil>
 	// false
 }
