@@ -53,7 +53,7 @@ func (s *session) answer(x *transport.Exchange, c wire.Call, received time.Time)
 	case fresh:
 		at.start()
 	}
-	result := s.tellCaller(x, at, c)
+	result := s.answerCaller(x, at, c)
 	if result == notTaken && at.refusal.known {
 		return moved
 	}
@@ -63,16 +63,16 @@ func (s *session) answer(x *transport.Exchange, c wire.Call, received time.Time)
 	return result
 }
 
-// tellCaller tells of the attempt of a call.
-func (s *session) tellCaller(x *transport.Exchange, at *attempt, c wire.Call) telling {
+// answerCaller tells of the attempt of a call.
+func (s *session) answerCaller(x *transport.Exchange, at *attempt, c wire.Call) telling {
 	if s.direct {
-		return s.tellDirect(x, at)
+		return s.answerDirect(x, at)
 	}
 	from := int64(life.FromAcked)
 	if !at.isOf(s.store) {
 		from = 0 // what another dispatcher has is not here
 	}
-	return s.tell(x, at, ask{from: from, window: c.Window, greeting: wire.TypeAccepted})
+	return s.sendAttempt(x, at, ask{from: from, window: c.Window, greeting: wire.TypeAccepted})
 }
 
 // decline answers a call that is not taken on.
@@ -115,7 +115,7 @@ func (s *session) resume(x *transport.Exchange, body []byte) {
 		if m.Cancel != nil {
 			at.cancelled(*m.Cancel)
 		}
-		result = s.tell(x, at, ask{from: m.From, window: m.Window})
+		result = s.sendAttempt(x, at, ask{from: m.From, window: m.Window})
 	}
 	if result != told {
 		s.warn("asked to resume an attempt that is not here", "job", m.Job, "attempt", m.Attempt, "from", m.From)
@@ -342,7 +342,7 @@ func (s *session) callInfo(p *procedure, c wire.Call, req harp.Request) *CallInf
 func rejected(typ, message string) refusal {
 	f := failures.New("rejected", message)
 	f.Type = typ
-	f = fit(f)
+	f = truncateFailure(f)
 	return refusal{failure: &f}
 }
 
@@ -353,6 +353,6 @@ func refuseInvalid(err error) refusal {
 	if errors.As(err, &field) {
 		f.Field, f.Message = field.Field, field.Message
 	}
-	f = fit(f)
+	f = truncateFailure(f)
 	return refusal{failure: &f}
 }

@@ -242,7 +242,7 @@ func (at *attempt) call() (out outcome) {
 	defer func() {
 		if p := recover(); p != nil {
 			at.log().Error("procedure panicked", "procedure", at.info.Procedure, "panic", text.Shorten(fmt.Sprint(p), maxFaultType, cutMark), "stack", string(debug.Stack()))
-			out = failed(fit(remoteFailure(faultPanic, fmt.Sprint(p))))
+			out = failed(truncateFailure(remoteFailure(faultPanic, fmt.Sprint(p))))
 		}
 	}()
 	v, err := at.task.run(at)
@@ -290,7 +290,7 @@ func (at *attempt) result(v any) outcome {
 	at.takeTurn(int64(len(value)))
 	switch {
 	case err != nil:
-		return failed(fit(remoteFailure(faultBadResult, err.Error())))
+		return failed(truncateFailure(remoteFailure(faultBadResult, err.Error())))
 	case len(value) > at.limits.MaxResult:
 		message := fmt.Sprintf("the result is %d bytes, at most %d", len(value), at.limits.MaxResult)
 		return failed(remoteFailure(faultTooLarge, message))

@@ -31,7 +31,7 @@ func (a *Agent) Load(dir string) error {
 		return err
 	}
 	a.report(from)
-	a.tellNews()
+	a.sendProblems()
 	return nil
 }
 

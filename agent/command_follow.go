@@ -77,7 +77,7 @@ func (r *commandRun) reach(at *attempt) error {
 		h, err := r.attach(at)
 		switch {
 		case err == nil:
-			r.take(h)
+			r.setHandle(h)
 			return nil
 		case r.isLetGo():
 			return errLetGo
@@ -190,8 +190,8 @@ func (r *commandRun) endOrphans(ctx context.Context, k supervisor.Key, grace tim
 	return r.lost.Close()
 }
 
-// take makes a handle the command's.
-func (r *commandRun) take(h *supervisor.Handle) {
+// setHandle makes a handle the command's.
+func (r *commandRun) setHandle(h *supervisor.Handle) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.handle, r.kept = h, 0
@@ -200,7 +200,7 @@ func (r *commandRun) take(h *supervisor.Handle) {
 // drop gives up a handle that is of no use.
 func (r *commandRun) drop(at *attempt) {
 	r.part(at)
-	r.take(nil)
+	r.setHandle(nil)
 }
 
 // readNoMore notes that what the command prints cannot be read.

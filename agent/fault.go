@@ -72,11 +72,11 @@ func failureOf(err error) harp.Failure {
 			code := int64(*remote.ExitCode)
 			f.ExitCode = &code
 		}
-		return fit(f)
+		return truncateFailure(f)
 	case errors.As(err, &typed):
-		return fit(remoteFailure(typed.Type(), err.Error()))
+		return truncateFailure(remoteFailure(typed.Type(), err.Error()))
 	}
-	return fit(remoteFailure(faultOther, err.Error()))
+	return truncateFailure(remoteFailure(faultOther, err.Error()))
 }
 
 func remoteFailure(typ, message string) harp.Failure {
@@ -94,8 +94,8 @@ func stoppedFailure() harp.Failure {
 	return f
 }
 
-// fit makes of a failure what can travel.
-func fit(f harp.Failure) harp.Failure {
+// truncateFailure makes of a failure what can travel.
+func truncateFailure(f harp.Failure) harp.Failure {
 	f.Type = text.Shorten(f.Type, maxFaultType, cutMark)
 	f.Message = text.Shorten(f.Message, maxFaultMessage, cutMark)
 	switch {

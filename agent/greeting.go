@@ -47,7 +47,7 @@ func (s *session) introduce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.agent.take(s, w); err != nil {
+	if err := s.agent.setSession(s, w); err != nil {
 		return err
 	}
 	s.agent.dropStrangers()
@@ -117,10 +117,10 @@ func unwelcome(body []byte) error {
 // errAnother ends a session of a second dispatcher.
 var errAnother = fmt.Errorf("%w: agent: it has a session with a dispatcher that has another store", harp.ErrConflict)
 
-// take makes s the session of the agent's dispatcher. The older one is closed and
-// has let go of its attempts when take returns. The error is harp.ErrConflict while
+// setSession makes s the session of the agent's dispatcher. The older one is closed and
+// has let go of its attempts when setSession returns. The error is harp.ErrConflict while
 // there is one of another dispatcher: what one of them knows the other does not.
-func (a *Agent) take(s *session, w wire.Welcome) error {
+func (a *Agent) setSession(s *session, w wire.Welcome) error {
 	a.mu.Lock()
 	if a.current != nil && a.current.store != w.Store {
 		a.mu.Unlock()

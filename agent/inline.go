@@ -13,9 +13,9 @@ func (s *session) runsInline(at *attempt) bool {
 	return s.direct && at.task.cmd == nil && !at.task.ownThread
 }
 
-// tellDirect answers a direct call, which lives no longer than its exchange.
-func (s *session) tellDirect(x *transport.Exchange, at *attempt) telling {
-	result := s.tell(x, at, ask{from: life.FromAcked, greeting: wire.TypeStarted})
+// answerDirect answers a direct call, which lives no longer than its exchange.
+func (s *session) answerDirect(x *transport.Exchange, at *attempt) telling {
+	result := s.sendAttempt(x, at, ask{from: life.FromAcked, greeting: wire.TypeStarted})
 	if result == notTaken {
 		return notTaken
 	}

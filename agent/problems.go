@@ -76,12 +76,12 @@ func (p *problems) list() []harp.HostProblem {
 // report replaces the problems of a source, and lets the dispatcher hear of it.
 func (a *Agent) report(from problemSource, texts ...string) {
 	if a.problems.set(from, texts...) {
-		a.tellNews()
+		a.sendProblems()
 	}
 }
 
-// tellNews lets the session with the dispatcher look for what is to be told anew.
-func (a *Agent) tellNews() {
+// sendProblems lets the session with the dispatcher look for what is to be told anew.
+func (a *Agent) sendProblems() {
 	a.mu.Lock()
 	s := a.current
 	a.mu.Unlock()

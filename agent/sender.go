@@ -57,9 +57,9 @@ const (
 	moved            // the attempt was left to the journal just now
 )
 
-// tell sends at over x until its end was taken, or the exchange ends, or another sender
+// sendAttempt sends at over x until its end was taken, or the exchange ends, or another sender
 // takes over. What the peer says is heard by the goroutine that reads the session.
-func (s *session) tell(x *transport.Exchange, at *attempt, a ask) telling {
+func (s *session) sendAttempt(x *transport.Exchange, at *attempt, a ask) telling {
 	at.begun.wait() // another exchange may have brought it here just now
 	r := &sender{session: s, x: x, at: at, wake: make(chan struct{}, 1)}
 	result, adopts := at.attach(r, a)
@@ -71,15 +71,15 @@ func (s *session) tell(x *transport.Exchange, at *attempt, a ask) telling {
 	}
 	defer at.detach(r)
 	defer r.close()
-	if r.tellFrom(a.greeting) {
+	if r.sendFrom(a.greeting) {
 		r.awaitTaken()
 	}
 	return told
 }
 
-// tellFrom tells what there is, behind the greeting, unless END follows that at once: it says
+// sendFrom tells what there is, behind the greeting, unless END follows that at once: it says
 // all that the greeting does. It reports whether END was sent.
-func (r *sender) tellFrom(greeting transport.Type) (sentEnd bool) {
+func (r *sender) sendFrom(greeting transport.Type) (sentEnd bool) {
 	r.x.Listen(r.heard)
 	if greeting != 0 && r.endsSoon() {
 		greeting = 0
@@ -312,7 +312,7 @@ func (r *sender) heard(f transport.Frame, err error) {
 		r.quit()
 		return
 	}
-	switch done, bad := r.hear(f); {
+	switch done, bad := r.handleFrame(f); {
 	case bad != nil:
 		r.violated(f, bad)
 	case done:
@@ -343,9 +343,9 @@ func (r *sender) close() {
 	r.ending.Wait()
 }
 
-// hear takes one frame. It reports whether the exchange is done. The error is what
+// handleFrame takes one frame. It reports whether the exchange is done. The error is what
 // is wrong with the frame.
-func (r *sender) hear(f transport.Frame) (done bool, err error) {
+func (r *sender) handleFrame(f transport.Frame) (done bool, err error) {
 	switch f.Type {
 	case wire.TypeCancel:
 		var m wire.Cancel

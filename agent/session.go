@@ -201,7 +201,7 @@ func (s *session) controlLoop(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if err := s.hear(f); err != nil {
+		if err := s.handleFrame(f); err != nil {
 			s.violated("frame type %d in the control exchange: %v", f.Type, err)
 			return
 		}
@@ -211,20 +211,20 @@ func (s *session) controlLoop(ctx context.Context) {
 // errUnexpected is a frame that the peer may not send.
 var errUnexpected = errors.New("not expected")
 
-// hear answers FORGET, which asks whether the agent is there, and BEAT.
-func (s *session) hear(f transport.Frame) error {
+// handleFrame answers FORGET, which asks whether the agent is there, and BEAT.
+func (s *session) handleFrame(f transport.Frame) error {
 	switch {
 	case s.direct:
 		return errUnexpected
 	case f.Type == wire.TypeForget:
-		return s.hearForget(f.Body)
+		return s.handleForget(f.Body)
 	case f.Type == wire.TypeBeat:
-		return s.hearBeat(f.Body)
+		return s.handleBeat(f.Body)
 	}
 	return errUnexpected
 }
 
-func (s *session) hearForget(body []byte) error {
+func (s *session) handleForget(body []byte) error {
 	var m wire.Forget
 	if err := wire.Decode(body, &m); err != nil {
 		return err
@@ -236,9 +236,9 @@ func (s *session) hearForget(body []byte) error {
 	return nil
 }
 
-// hearBeat holds to another interval of heartbeats, and then says so: until it is
+// handleBeat holds to another interval of heartbeats, and then says so: until it is
 // heard the dispatcher makes allowance for either.
-func (s *session) hearBeat(body []byte) error {
+func (s *session) handleBeat(body []byte) error {
 	var m wire.Beat
 	if err := wire.Decode(body, &m); err != nil {
 		return err

@@ -24,7 +24,7 @@ func (c *DirectCall) handleReceived(f transport.Frame, err error) {
 		}
 	}
 	if errors.Is(err, transport.ErrNoRoom) { // it has looked at nothing
-		err = c.hearNotNow(wire.NotNow{Reason: wire.NotNowBusy})
+		err = c.handleNotNow(wire.NotNow{Reason: wire.NotNowBusy})
 	}
 	if err != nil {
 		c.noteEnd(nil, c.lostBy(err), true)
@@ -40,20 +40,20 @@ func (c *DirectCall) handleFrame(f transport.Frame) error {
 		c.began = true
 		return nil
 	case wire.TypeRecords:
-		due, err := c.hearRecords(f.Body)
+		due, err := c.handleRecords(f.Body)
 		c.acknowledge(due)
 		return err
 	case wire.TypeEnd:
-		return c.hearEnd(f.Body)
+		return c.handleEnd(f.Body)
 	case wire.TypeRefused:
-		return hearMessage(f.Body, c.hearRefused)
+		return handleMessage(f.Body, c.handleRefused)
 	case wire.TypeNotNow:
-		return hearMessage(f.Body, c.hearNotNow)
+		return handleMessage(f.Body, c.handleNotNow)
 	}
 	return fmt.Errorf("frame type %d in a direct call", f.Type)
 }
 
-func hearMessage[W any](body []byte, hear func(W) error) error {
+func handleMessage[W any](body []byte, hear func(W) error) error {
 	var w W
 	if err := wire.DecodeBody(body, &w); err != nil {
 		return err
@@ -61,7 +61,7 @@ func hearMessage[W any](body []byte, hear func(W) error) error {
 	return hear(w)
 }
 
-func (c *DirectCall) hearRecords(body []byte) (due bool, err error) {
+func (c *DirectCall) handleRecords(body []byte) (due bool, err error) {
 	var w wire.Records
 	if err := wire.DecodeBody(body, &w); err != nil {
 		return false, err
@@ -93,9 +93,9 @@ func senseless(err error) error {
 	return fmt.Errorf("the agent's answer cannot be read: %v", err) //nolint:errorlint // on purpose
 }
 
-// hearEnd notes how the procedure ended: what was journalled first decides, a limit,
+// handleEnd notes how the procedure ended: what was journalled first decides, a limit,
 // a cancel or its own end.
-func (c *DirectCall) hearEnd(body []byte) error {
+func (c *DirectCall) handleEnd(body []byte) error {
 	var w wire.End
 	if err := wire.DecodeBody(body, &w); err != nil {
 		return err
@@ -134,14 +134,14 @@ func stopFailure(w wire.Stopping, last harp.Failure) harp.Failure {
 	return f
 }
 
-func (c *DirectCall) hearRefused(w wire.Refused) error {
+func (c *DirectCall) handleRefused(w wire.Refused) error {
 	if w.Failure == nil {
 		return senseless(errors.New("refused without an error"))
 	}
 	return c.noteDenied(w.Failure)
 }
 
-func (c *DirectCall) hearNotNow(w wire.NotNow) error {
+func (c *DirectCall) handleNotNow(w wire.NotNow) error {
 	f := failures.New("rejected", "the agent takes no calls now")
 	f.Type = w.Reason
 	return c.noteDenied(f.Err())

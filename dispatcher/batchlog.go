@@ -180,7 +180,7 @@ func (p *logPage) addEnd(ctx context.Context, e store.BatchEntry) (full bool, er
 	if err != nil {
 		return false, err
 	}
-	return !p.tellEnd(harp.HostRecord{Seq: e.No, Host: e.Host, Job: id, Step: p.step(e.Step), End: &end, Skipped: e.Kind == store.BatchMemberSkipped}, size), nil
+	return !p.appendEnd(harp.HostRecord{Seq: e.No, Host: e.Host, Job: id, Step: p.step(e.Step), End: &end, Skipped: e.Kind == store.BatchMemberSkipped}, size), nil
 }
 
 // damagedEnd is the end of a member that cannot be read.
@@ -193,8 +193,8 @@ func damagedEnd() harp.Result {
 // failureSize is about how many bytes the failure of a job takes.
 func failureSize(j *store.Job) int { return len(j.Failure.Message) + len(j.Failure.Data) }
 
-// tellEnd adds the end of a member, which takes so many bytes; false if it has no room.
-func (p *logPage) tellEnd(end harp.HostRecord, size int) bool {
+// appendEnd adds the end of a member, which takes so many bytes; false if it has no room.
+func (p *logPage) appendEnd(end harp.HostRecord, size int) bool {
 	if !p.hasRoom(size) {
 		p.Next, p.At = end.Seq, 0
 		return false
@@ -213,7 +213,7 @@ func (p *logPage) addUnreached(ctx context.Context, e store.BatchEntry) (full bo
 		for n := 0; n < len(members); n += p.steps {
 			j := members[n]
 			end := endOf(j, nil)
-			if !p.tellEnd(harp.HostRecord{Seq: e.No + uint64(at), Host: j.Host, Job: j.ID, Step: p.step(1), End: &end}, failureSize(j)) { //nolint:gosec // below Count
+			if !p.appendEnd(harp.HostRecord{Seq: e.No + uint64(at), Host: j.Host, Job: j.ID, Step: p.step(1), End: &end}, failureSize(j)) { //nolint:gosec // below Count
 				return true, nil
 			}
 			at++

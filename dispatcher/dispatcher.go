@@ -295,7 +295,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.schedules, d.windows, d.notifications, d.applying = newSchedules(), newWindows(), newNotifications(), make(chan struct{}, 1)
 	d.calendars = newCalendarSlots()
 	d.watchers.batchChanged = d.schedules.noteBatch
-	d.turns.lines = map[harp.Principal]*line{}
+	d.turns.lines = map[harp.Principal]*principalCalls{}
 	d.feed.changed = make(chan struct{})
 	d.registry.asked = make(chan struct{}, 1)
 	if err := d.recover(ctx); err != nil {

@@ -42,13 +42,13 @@ func (d *Dispatcher) ReplaceDocuments(ctx context.Context, managedBy string, rea
 	}
 	d.documents.set(err)
 	if err != nil {
-		d.tellRefused(ctx, managedBy, err)
+		d.writeRefusedEvent(ctx, managedBy, err)
 	}
 	return done, err
 }
 
-// tellRefused writes the event of documents that were refused. Where that cannot be, Health tells all the same.
-func (d *Dispatcher) tellRefused(ctx context.Context, managedBy string, err error) {
+// writeRefusedEvent writes the event of documents that were refused. Where that cannot be, Health tells all the same.
+func (d *Dispatcher) writeRefusedEvent(ctx context.Context, managedBy string, err error) {
 	reason := managedBy + ": " + strings.ReplaceAll(err.Error(), "\n", "; ")
 	if len(reason) > harp.MaxWhy {
 		reason = strings.ToValidUTF8(reason[:harp.MaxWhy], "")

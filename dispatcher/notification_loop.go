@@ -72,7 +72,7 @@ func (n *notifier) work(ctx context.Context) (wait time.Duration, err error) {
 		}
 		if more { // mu is not held meanwhile: others want to see the notification
 			signal(n.happened)
-		} else if err := n.tellDue(ctx); err != nil { // not before: a host may be back
+		} else if err := n.addDueMessages(ctx); err != nil { // not before: a host may be back
 			return 0, err
 		}
 	}
@@ -192,7 +192,7 @@ func (n *notifier) fallBehind(ctx context.Context, s *notifyStep) error {
 		return nil
 	}
 	s.state.Behind = true
-	s.tell(harp.EventNotificationBehind, fmt.Sprintf("%d messages wait: what happens from now on is looked at when they were taken", s.pending), harp.Principal{})
+	s.addEvent(harp.EventNotificationBehind, fmt.Sprintf("%d messages wait: what happens from now on is looked at when they were taken", s.pending), harp.Principal{})
 	return s.commit(ctx, store.Operation{}, 0)
 }
 
@@ -203,7 +203,7 @@ func (n *notifier) catchUp(ctx context.Context, s *notifyStep) error {
 		return nil
 	}
 	s.state.Behind = false
-	s.tell(harp.EventNotificationCaughtUp, "", harp.Principal{})
+	s.addEvent(harp.EventNotificationCaughtUp, "", harp.Principal{})
 	return s.commit(ctx, store.Operation{}, 0)
 }
 
@@ -254,7 +254,7 @@ func (l *lookout) at(ctx context.Context, s *notifyStep, page harp.EventPage) er
 		if no <= n.state.No {
 			continue
 		}
-		if err := l.take(ctx, s, no, e); err != nil {
+		if err := l.handleEvent(ctx, s, no, e); err != nil {
 			return err
 		}
 		if s.isFull() || s.size >= commitBytes {
@@ -275,15 +275,15 @@ func sameDigest(a, b *gathering) bool {
 	return (a == nil) == (b == nil) && (a == nil || a.Count == b.Count)
 }
 
-// take makes of an event what the notification makes of it.
-func (l *lookout) take(ctx context.Context, s *notifyStep, no uint64, e *harp.Event) error {
+// handleEvent makes of an event what the notification makes of it.
+func (l *lookout) handleEvent(ctx context.Context, s *notifyStep, no uint64, e *harp.Event) error {
 	n := l.n
 	if e.Type == harp.EventsMissing {
-		s.tell(harp.EventNotificationGap, "events cannot be read: "+e.Reason, harp.Principal{})
+		s.addEvent(harp.EventNotificationGap, "events cannot be read: "+e.Reason, harp.Principal{})
 	}
 	isBack := false // and it was told that it was away
 	if a := s.awayOf(e.Host); a != nil && (e.Type == harp.EventHostOnline || e.Type == harp.EventHostRemoved) {
-		if err := l.takeBack(ctx, s, e); err != nil {
+		if err := l.handleBack(ctx, s, e); err != nil {
 			return err
 		}
 		isBack = a.told && e.Type == harp.EventHostOnline
@@ -294,14 +294,14 @@ func (l *lookout) take(ctx context.Context, s *notifyStep, no uint64, e *harp.Ev
 		return l.err
 	}
 	if doc.For > 0 && e.Type == harp.EventHostAway {
-		return l.takeAway(s, e)
+		return l.handleAway(s, e)
 	}
 	s.add(no, newMessage(doc, e, notes))
 	return nil
 }
 
-// takeAway begins to wait for the return of a host.
-func (l *lookout) takeAway(s *notifyStep, e *harp.Event) error {
+// handleAway begins to wait for the return of a host.
+func (l *lookout) handleAway(s *notifyStep, e *harp.Event) error {
 	n := l.n
 	if s.awayOf(e.Host) != nil {
 		return nil
@@ -313,8 +313,8 @@ func (l *lookout) takeAway(s *notifyStep, e *harp.Event) error {
 	return nil
 }
 
-// takeBack ends the wait for a host.
-func (l *lookout) takeBack(ctx context.Context, s *notifyStep, e *harp.Event) error {
+// handleBack ends the wait for a host.
+func (l *lookout) handleBack(ctx context.Context, s *notifyStep, e *harp.Event) error {
 	n := l.n
 	old, err := n.d.storedDocument(ctx, awayKind(n.name), e.Host) // nil, too, of one that this step has made
 	if err != nil {
@@ -382,8 +382,8 @@ func asksMore(text string) bool {
 	return err != nil || len(e.Groups()) > 0 || slices.ContainsFunc(e.Keys(), func(key string) bool { return key != "host.name" })
 }
 
-// tellDue makes messages of what was waited for: the digest, and hosts that are still away.
-func (n *notifier) tellDue(ctx context.Context) error {
+// addDueMessages makes messages of what was waited for: the digest, and hosts that are still away.
+func (n *notifier) addDueMessages(ctx context.Context) error {
 	now := time.Now()
 	if g := n.state.Digest; g != nil && !n.digestAt.After(now) {
 		s := n.begin()
@@ -403,7 +403,7 @@ func (n *notifier) tellDue(ctx context.Context) error {
 			if s.isFull() || s.size >= commitBytes {
 				break
 			}
-			if err := n.tellAway(ctx, s, name); err != nil {
+			if err := n.addAwayMessage(ctx, s, name); err != nil {
 				return err
 			}
 		}
@@ -416,8 +416,8 @@ func (n *notifier) tellDue(ctx context.Context) error {
 	}
 }
 
-// tellAway tells that a host is still away.
-func (n *notifier) tellAway(ctx context.Context, s *notifyStep, name string) error {
+// addAwayMessage tells that a host is still away.
+func (n *notifier) addAwayMessage(ctx context.Context, s *notifyStep, name string) error {
 	old, err := n.d.storedDocument(ctx, awayKind(n.name), name)
 	if err != nil {
 		return err
@@ -426,7 +426,7 @@ func (n *notifier) tellAway(ctx context.Context, s *notifyStep, name string) err
 	if old == nil || wire.Decode(old, &doc) != nil {
 		s.change(awayKind(n.name), name, old, nil)
 		s.state.Away--
-		s.tell(harp.EventNotificationGap, "what is known of host "+name+", which is away, cannot be read", harp.Principal{})
+		s.addEvent(harp.EventNotificationGap, "what is known of host "+name+", which is away, cannot be read", harp.Principal{})
 		s.away[name] = nil
 		return nil
 	}

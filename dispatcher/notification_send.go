@@ -180,7 +180,7 @@ func (n *notifier) settle(ctx context.Context, s *notifyStep, m *queued) error {
 		if out.taken {
 			s.state.Sent++
 		} else {
-			s.tell(harp.EventNotificationGap, "message "+messageID(n.d.store.ID(), n.name, m.no)+" cannot be read", harp.Principal{})
+			s.addEvent(harp.EventNotificationGap, "message "+messageID(n.d.store.ID(), n.name, m.no)+" cannot be read", harp.Principal{})
 		}
 		s.drop(m, old)
 		return nil
@@ -192,11 +192,11 @@ func (n *notifier) settle(ctx context.Context, s *notifyStep, m *queued) error {
 		if s.state.Pause == nil {
 			reason := "its receiver wants no more messages: " + doc.Answer
 			s.state.Pause = &harp.NotificationPause{Reason: oneLine(reason, harp.MaxWhy), Since: out.at}
-			s.tell(harp.EventNotificationPaused, reason, harp.Principal{})
+			s.addEvent(harp.EventNotificationPaused, reason, harp.Principal{})
 		}
 	case out.err.Final || doc.Tries > len(tryAfter):
 		doc.GivenUp = true
-		s.tell(harp.EventNotificationFailed, fmt.Sprintf("message %s, %s, was given up after %d tries: %s", messageID(n.d.store.ID(), n.name, m.no), doc.Subject, doc.Tries, doc.Answer), harp.Principal{})
+		s.addEvent(harp.EventNotificationFailed, fmt.Sprintf("message %s, %s, was given up after %d tries: %s", messageID(n.d.store.ID(), n.name, m.no), doc.Subject, doc.Tries, doc.Answer), harp.Principal{})
 	default:
 		wait = min(max(tryAfter[doc.Tries-1], out.err.After), notifyLongest)
 	}
@@ -247,7 +247,7 @@ func (n *notifier) dropOldest(ctx context.Context, s *notifyStep) error {
 		dropped++
 	}
 	if dropped > 0 {
-		s.tell(harp.EventNotificationGap, fmt.Sprintf("%d messages that were given up were deleted: too many are kept for a retry", dropped), harp.Principal{})
+		s.addEvent(harp.EventNotificationGap, fmt.Sprintf("%d messages that were given up were deleted: too many are kept for a retry", dropped), harp.Principal{})
 	}
 	return nil
 }

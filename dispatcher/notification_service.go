@@ -251,10 +251,10 @@ func (n *notifier) setPause(ctx context.Context, op store.Operation, c harp.Noti
 	switch {
 	case c.Kind == harp.PauseOfNotification:
 		s.state.Pause = &harp.NotificationPause{By: op.By, Reason: c.Reason, Since: op.Time.UTC()}
-		s.tell(harp.EventNotificationPaused, c.Reason, op.By)
+		s.addEvent(harp.EventNotificationPaused, c.Reason, op.By)
 	case s.state.Pause != nil:
 		s.state.Pause = nil
-		s.tell(harp.EventNotificationUnpaused, "", op.By)
+		s.addEvent(harp.EventNotificationUnpaused, "", op.By)
 	}
 	err := s.commit(ctx, op, 0)
 	signal(n.kick)

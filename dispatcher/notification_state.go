@@ -293,8 +293,8 @@ func (n *notifier) begin() *notifyStep {
 // isFull reports whether no more messages may wait.
 func (s *notifyStep) isFull() bool { return s.pending >= maxPending || s.bytes >= maxPendingBytes }
 
-// tell notes an event about the notification.
-func (s *notifyStep) tell(what harp.EventType, reason string, by harp.Principal) {
+// addEvent notes an event about the notification.
+func (s *notifyStep) addEvent(what harp.EventType, reason string, by harp.Principal) {
 	s.events = append(s.events, harp.Event{Type: what, Time: s.n.d.now(), Notification: s.n.name, Reason: oneLine(reason, harp.MaxWhy), By: by})
 	s.size += len(reason) + 512
 }
@@ -354,7 +354,7 @@ func (s *notifyStep) awayOf(host string) *awayHost {
 func (s *notifyStep) commit(ctx context.Context, op store.Operation, count int) error {
 	n := s.n
 	if n.gap != "" {
-		s.tell(harp.EventNotificationGap, n.gap, harp.Principal{})
+		s.addEvent(harp.EventNotificationGap, n.gap, harp.Principal{})
 	}
 	content := wire.Encode(s.state)
 	changes := s.changes

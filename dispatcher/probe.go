@@ -11,9 +11,9 @@ import (
 // pingPage is how many hosts are asked at once whether they are there.
 const pingPage = 2000
 
-// question is one that an agent was asked by an empty FORGET. It answers with READY, which it may
+// pendingPing is one that an agent was asked by an empty FORGET. It answers with READY, which it may
 // also say by itself: that it is there holds either way.
-type question struct {
+type pendingPing struct {
 	answered chan struct{} // closed when READY has come
 	at       time.Time     // when it did
 }
@@ -21,7 +21,7 @@ type question struct {
 // probe waits for one agent to show that it is there.
 type probe struct {
 	s     *session
-	q     *question
+	q     *pendingPing
 	asked time.Time
 }
 
@@ -35,7 +35,7 @@ func (s *session) startProbe() *probe {
 	}
 	p := &probe{s: s, q: s.question, asked: time.Now()}
 	if p.q == nil {
-		p.q = &question{answered: make(chan struct{})}
+		p.q = &pendingPing{answered: make(chan struct{})}
 		s.question = p.q
 		s.attempts.Go(func() { // who is not there may not take the question either
 			_ = s.control.Send(wire.TypeForget, false, wire.Encode(wire.Forget{Last: true}))

@@ -54,7 +54,7 @@ type session struct {
 	closing  bool          // takes no more attempts
 	beat     time.Duration // interval of its heartbeat
 	asked    time.Duration // another one, that the agent was told and has not answered; 0: none
-	question *question     // whether it is there, that the agent was asked and has not answered; nil: none
+	question *pendingPing  // whether it is there, that the agent was asked and has not answered; nil: none
 	live     map[string]*attempt
 }
 

@@ -29,13 +29,13 @@ const (
 // the store, which takes what comes one after the other.
 type turns struct {
 	mu     sync.Mutex
-	lines  map[harp.Principal]*line // of those that have calls here
-	last   harp.Principal           // whose the last call was
-	shared time.Time                // until then others come as well
+	lines  map[harp.Principal]*principalCalls // of those that have calls here
+	last   harp.Principal                     // whose the last call was
+	shared time.Time                          // until then others come as well
 }
 
-// line is the calls of one principal.
-type line struct {
+// principalCalls is the calls of one principal.
+type principalCalls struct {
 	under   int // weight of those that are in the store
 	waiting []*waitingCall
 }
@@ -63,7 +63,7 @@ func (ts *turns) awaitTurn(ctx context.Context, who harp.Principal, weight int) 
 	}
 	l := ts.lines[who]
 	if l == nil {
-		l = &line{}
+		l = &principalCalls{}
 		ts.lines[who] = l
 	}
 	if len(l.waiting) == 0 && ts.hasRoomLocked(l, weight, now) {
@@ -103,7 +103,7 @@ func (ts *turns) leaveLocked(who harp.Principal, weight int) {
 }
 
 // nextLocked gives a turn to each of a line for which there is room, and forgets a line of none.
-func (ts *turns) nextLocked(who harp.Principal, l *line) {
+func (ts *turns) nextLocked(who harp.Principal, l *principalCalls) {
 	now := time.Now()
 	for len(l.waiting) > 0 && ts.hasRoomLocked(l, l.waiting[0].weight, now) {
 		w := l.waiting[0]
@@ -118,7 +118,7 @@ func (ts *turns) nextLocked(who harp.Principal, l *line) {
 }
 
 // hasRoomLocked reports whether a call may go into the store beside those of its line: one always may.
-func (ts *turns) hasRoomLocked(l *line, weight int, now time.Time) bool {
+func (ts *turns) hasRoomLocked(l *principalCalls, weight int, now time.Time) bool {
 	most := aloneWeight
 	if now.Before(ts.shared) {
 		most = sharedWeight
@@ -127,7 +127,7 @@ func (ts *turns) hasRoomLocked(l *line, weight int, now time.Time) bool {
 }
 
 // removeWaiting takes back a call that waits; false if its turn has come.
-func (l *line) removeWaiting(w *waitingCall) bool {
+func (l *principalCalls) removeWaiting(w *waitingCall) bool {
 	for i, other := range l.waiting {
 		if other == w {
 			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)

@@ -34,7 +34,7 @@ func (d *Dispatcher) windowLoop() {
 			renewal = time.Now().Add(gatesRenewed)
 		}
 		wait := tellRetry
-		next, err := d.tellWindows(d.ctx)
+		next, err := d.writeWindowEvents(d.ctx)
 		ends, endErr := d.tellPauses(d.ctx)
 		if err = errors.Join(err, endErr); err == nil {
 			wait = min(next, ends)
@@ -61,9 +61,9 @@ func signal(to chan struct{}) {
 	}
 }
 
-// tellWindows writes events of windows that have opened or closed since it did so last, and returns for how long there will be
+// writeWindowEvents writes events of windows that have opened or closed since it did so last, and returns for how long there will be
 // no others. Errors: the store's.
-func (d *Dispatcher) tellWindows(ctx context.Context) (wait time.Duration, err error) {
+func (d *Dispatcher) writeWindowEvents(ctx context.Context) (wait time.Duration, err error) {
 	d.windows.changing.Lock()
 	defer d.windows.changing.Unlock()
 	old, err := d.storedDocument(ctx, openWindowsKind, openWindowsName)

@@ -109,7 +109,7 @@ func (s *service) ListWindows(ctx context.Context, name, cursor string) (harp.Pa
 		items, next := s.d.windows.page(name, cursor, pageSize)
 		out, now := page{Cursor: next}, s.d.now()
 		for _, w := range items {
-			out.Items = append(out.Items, w.status(now, name != "", s.d.windows.trouble(w)))
+			out.Items = append(out.Items, w.status(now, name != "", s.d.windows.problemOf(w)))
 		}
 		return out, nil
 	})

@@ -313,7 +313,7 @@ func (ws *windows) checkGroup(group string, groups *target.Groups) error {
 	for _, w := range ws.all() {
 		weight, err := checkWindowTarget(w.Window.Target, groups)
 		var field *harp.FieldError
-		if errors.As(err, &field) && w.err == nil && (ws.trouble(w) == nil || uses(w.Window.Target, group, groups)) { // else it could not be used before either
+		if errors.As(err, &field) && w.err == nil && (ws.problemOf(w) == nil || uses(w.Window.Target, group, groups)) { // else it could not be used before either
 			field.Message = "window " + w.Window.Name + " uses it: " + field.Message
 			return field
 		}
@@ -353,8 +353,8 @@ func (ws *windows) setLost(lost map[string]error) {
 	ws.lost = lost
 }
 
-// trouble is why a window cannot be told; nil: it can.
-func (ws *windows) trouble(w *openWindow) error {
+// problemOf is why a window cannot be told; nil: it can.
+func (ws *windows) problemOf(w *openWindow) error {
 	if w.err != nil {
 		return w.err
 	}
@@ -391,7 +391,7 @@ func (ws *windows) problem() error {
 	first, count := "", 0
 	var why error
 	for _, w := range ws.all() {
-		if err := ws.trouble(w); err != nil {
+		if err := ws.problemOf(w); err != nil {
 			if count++; why == nil {
 				first, why = w.Window.Name, err
 			}

@@ -157,7 +157,7 @@ func (l ScheduleLife) Next(r ScheduleRules, times ScheduleTimes, at ScheduleSigh
 	}
 	first := l.firstToFire(r, times, at)
 	if run := l.judge(r, at, next, first); run.Outcome != "" {
-		return l.settle(l.gather(r, times, at, run, first))
+		return l.settle(l.extendRun(r, times, at, run, first))
 	}
 	if at.Running == "" || r.Overlap == harp.OverlapAllow {
 		return l.fire(next, at)
@@ -258,8 +258,8 @@ func (l ScheduleLife) firstToFire(r ScheduleRules, times ScheduleTimes, at Sched
 	return first
 }
 
-// gather adds to a run those times behind it of which the same is to be said. first is what firstToFire returns.
-func (l ScheduleLife) gather(r ScheduleRules, times ScheduleTimes, at ScheduleSight, run LedgerRun, first time.Time) LedgerRun {
+// extendRun adds to a run those times behind it of which the same is to be said. first is what firstToFire returns.
+func (l ScheduleLife) extendRun(r ScheduleRules, times ScheduleTimes, at ScheduleSight, run LedgerRun, first time.Time) LedgerRun {
 	for {
 		t, ok := times.Next(run.To)
 		if !ok || t.Time.After(at.Now) || l.isSkipped(t.Nominal) {

@@ -50,7 +50,7 @@ func (j *Journal) removeOldest() (int64, error) {
 		return 0, ioError("read", err)
 	}
 	c := compaction{j: j, from: oldest, g: newGroup(), states: map[Key]struct{}{}, now: time.Now()}
-	if err := c.gather(data); err != nil {
+	if err := c.collectNeeded(data); err != nil {
 		return 0, err
 	}
 	at, err := j.write(c.g)
@@ -70,8 +70,8 @@ type compaction struct {
 	now    time.Time
 }
 
-// gather finds what is needed.
-func (c *compaction) gather(data []byte) error {
+// collectNeeded finds what is needed.
+func (c *compaction) collectNeeded(data []byte) error {
 	for off := int64(0); off < c.from.size; {
 		position := c.from.base + off
 		if off == 0 {

@@ -205,7 +205,7 @@ func (s *survey) segment(head segment, visit func(*entry) error) error {
 		case (e.kind == kindHead) != (off == 0):
 			err = errBad
 		case off > 0:
-			err = s.take(e, head.number, off, n, visit)
+			err = s.takeEntry(e, head.number, off, n, visit)
 		}
 		switch {
 		case err == nil:
@@ -225,8 +225,8 @@ func (s *survey) segment(head segment, visit func(*entry) error) error {
 	return nil
 }
 
-// take takes an entry that was read.
-func (s *survey) take(e entry, number uint64, off int64, n int, visit func(*entry) error) error {
+// takeEntry takes an entry that was read.
+func (s *survey) takeEntry(e entry, number uint64, off int64, n int, visit func(*entry) error) error {
 	if e.kind == kindTomb && !s.l.j.tombs.past(e.at, s.l.now) {
 		s.tombs++
 		if err := visit(&e); err != nil {

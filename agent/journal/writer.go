@@ -14,7 +14,7 @@ func (j *Journal) writeLoop() {
 	for !j.finished() {
 		<-j.wake
 		for more := true; more; {
-			g, written := j.take(), int64(0)
+			g, written := j.takePending(), int64(0)
 			if g != nil {
 				at, err := j.write(g)
 				written = int64(len(g.buf))
@@ -34,8 +34,8 @@ func (j *Journal) writeClosed() {
 	_, _ = j.write(g)
 }
 
-// take returns the group that is to be written now; nil: none.
-func (j *Journal) take() *group {
+// takePending returns the group that is to be written now; nil: none.
+func (j *Journal) takePending() *group {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	g := j.pending

@@ -61,7 +61,7 @@ func (r *reader) read() (harp.Document, error) {
 	if err != nil {
 		return harp.Document{}, r.Errorf("", "%s", err)
 	}
-	return r.noun(text)
+	return r.decodeDocument(text)
 }
 
 func kindWords() string {
@@ -82,8 +82,8 @@ func kindOf(root *yaml.Node) string {
 	return ""
 }
 
-// noun makes the noun of its JSON form.
-func (r *reader) noun(text []byte) (harp.Document, error) {
+// decodeDocument makes the noun of its JSON form.
+func (r *reader) decodeDocument(text []byte) (harp.Document, error) {
 	var d harp.Document
 	var err error
 	switch r.kind {

@@ -130,9 +130,9 @@ func (a *Attempt) Next(e Event) (f Effect) {
 	case Hand, Taken, NotTaken, Synced, Unsynced, Reopened:
 		a.journal(&e, &f)
 	case Attach, Detach, Ack, Abandon, Settle, Wait:
-		a.hear(&e, &f)
+		a.handlePeer(&e, &f)
 	case Send, Read, ReadEnd:
-		a.tell(&e, &f)
+		a.sendToPeer(&e, &f)
 	}
 	return f
 }

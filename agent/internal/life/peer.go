@@ -48,8 +48,8 @@ func (f *flight) ack(next int64) {
 	}
 }
 
-// hear is what peers say.
-func (a *Attempt) hear(e *Event, f *Effect) {
+// handlePeer takes in what peers say.
+func (a *Attempt) handlePeer(e *Event, f *Effect) {
 	switch e.Kind {
 	case Attach:
 		a.attach(e, f)
@@ -160,9 +160,9 @@ func (a *Attempt) NextBytes(p *Peer, longestEnd int) int {
 	return 0
 }
 
-// tell is what a peer is told: that the procedure is being stopped, then records, then
+// sendToPeer sends a peer what it is to know: that the procedure is being stopped, then records, then
 // the end. What memory has not is read in the journal.
-func (a *Attempt) tell(e *Event, f *Effect) {
+func (a *Attempt) sendToPeer(e *Event, f *Effect) {
 	if a.peer == nil || a.peer != e.Peer || a.peer.end {
 		return // another one is told by now, or nobody; or that was all
 	}

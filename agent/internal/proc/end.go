@@ -122,7 +122,7 @@ func (e *ending) run(t tally) error {
 			if e.survivors == nil {
 				return cmp.Or(err, leftError(found))
 			}
-			e.tell(found, err)
+			e.reportSurvivors(found, err)
 		}
 		slices.SortFunc(found, byAge)
 		if left > 0 {
@@ -140,13 +140,13 @@ func (e *ending) run(t tally) error {
 			return leftError(found)
 		}
 	}
-	e.tell(nil, nil)
+	e.reportSurvivors(nil, nil)
 	return nil
 }
 
-// tell tells of survivors, unless the same were told of last. While nothing can be seen they
+// reportSurvivors tells of survivors, unless the same were told of last. While nothing can be seen they
 // are the last that were.
-func (e *ending) tell(found []member, unseen error) {
+func (e *ending) reportSurvivors(found []member, unseen error) {
 	pids := make([]int, len(found))
 	for i, m := range found {
 		pids[i] = m.pid

@@ -82,7 +82,7 @@ func (c *remote) readLoop(in *frames) {
 	for {
 		f, err := in.next()
 		if err == nil {
-			err = c.hear(f)
+			err = c.handleFrame(f)
 		}
 		if err != nil {
 			return
@@ -90,7 +90,7 @@ func (c *remote) readLoop(in *frames) {
 	}
 }
 
-func (c *remote) hear(f frame) error {
+func (c *remote) handleFrame(f frame) error {
 	if f.kind == tellForgot {
 		var p problem
 		_, err := f.decode(&p)

@@ -102,7 +102,7 @@ func (e *engine) read(s *stream) {
 	for {
 		n, err := s.pipe.Read(buf)
 		if n > 0 {
-			e.take(s, buf[:n])
+			e.addOutput(s, buf[:n])
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			if e.drainOn(s) {
@@ -121,8 +121,8 @@ func (e *engine) read(s *stream) {
 	e.flush()
 }
 
-// take makes records of what was read.
-func (e *engine) take(s *stream, b []byte) {
+// addOutput makes records of what was read.
+func (e *engine) addOutput(s *stream, b []byte) {
 	s.last.write(b)
 	s.result.write(b)
 	e.writing.Lock()
@@ -238,7 +238,7 @@ func (e *engine) giveUp(s *stream, buf []byte) {
 		if err != nil {
 			break
 		}
-		e.take(s, buf[:n])
+		e.addOutput(s, buf[:n])
 		taken += n
 	}
 	e.mu.Lock()

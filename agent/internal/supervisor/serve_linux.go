@@ -274,7 +274,7 @@ func (s *server) serveOne(conn net.Conn, term <-chan os.Signal) {
 // serve serves agents until one has taken all, or none came for long.
 func (s *server) serve(first net.Conn, term <-chan os.Signal) {
 	s.left = time.Now()
-	s.attend(first)
+	s.startSession(first)
 	s.works.Go(s.acceptLoop)
 	s.await(term)
 	drop(s.listener)
@@ -358,13 +358,13 @@ func (s *server) acceptLoop() {
 			drop(conn)
 			continue
 		}
-		s.attend(conn)
+		s.startSession(conn)
 	}
 }
 
-// attend begins to serve an agent, in place of the one before: that is the one which came
+// startSession begins to serve an agent, in place of the one before: that is the one which came
 // earlier, whoever of the two is served first.
-func (s *server) attend(conn net.Conn) {
+func (s *server) startSession(conn net.Conn) {
 	n := newSession(s.engine, conn, s.hello, s.forget)
 	served := make(chan struct{})
 	s.mu.Lock()

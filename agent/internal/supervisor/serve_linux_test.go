@@ -163,7 +163,7 @@ func TestForgetIsAnsweredBeforeTheSupervisorGoes(t *testing.T) {
 	defer folder.Close()
 	theirs, ours := net.Pipe() // what nobody reads is not written
 	s := &server{engine: goldenEngine(), place: p, folder: folder, hello: goldenHello(protocolVersion), gone: make(chan struct{})}
-	s.attend(theirs)
+	s.startSession(theirs)
 	in := newFrames(ours)
 	if err := send(ours, sayHello, helloMessage{Version: protocolVersion}); err != nil {
 		t.Fatal(err)

@@ -67,7 +67,7 @@ func (s *session) greet(in *frames) error {
 	if err := receive(in, sayHello, &theirs); err != nil {
 		return err
 	}
-	if err := s.tell(tellHello, s.hello, nil); err != nil {
+	if err := s.sendMessage(tellHello, s.hello, nil); err != nil {
 		return err
 	}
 	_ = s.conn.SetDeadline(time.Time{})
@@ -131,11 +131,11 @@ func (s *session) follow(m followMessage) {
 	kept := s.kept
 	s.follows.Go(func() {
 		<-kept
-		s.tellAll(ctx, m)
+		s.sendAll(ctx, m)
 	})
 }
 
-func (s *session) tellAll(ctx context.Context, m followMessage) {
+func (s *session) sendAll(ctx context.Context, m followMessage) {
 	var buf []byte
 	end, err := s.engine.follow(ctx, m.From, follower{
 		record: func(n int64, r Record) error {
@@ -143,18 +143,18 @@ func (s *session) tellAll(ctx context.Context, m followMessage) {
 			return s.write(buf)
 		},
 		stopping: func(stop Stop) {
-			_ = s.tell(tellStopping, stoppingMessage{m.ID, stop}, nil) // the reader sees that the agent is gone
+			_ = s.sendMessage(tellStopping, stoppingMessage{m.ID, stop}, nil) // the reader sees that the agent is gone
 		},
 		idle: s.flush,
 	})
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		_ = s.tell(tellFailed, failedMessage{m.ID, problemOf(err)}, nil)
+		_ = s.sendMessage(tellFailed, failedMessage{m.ID, problemOf(err)}, nil)
 	default:
 		raw := end.Result
 		end.Result = nil
-		_ = s.tell(tellEnd, endMessage{m.ID, end}, raw)
+		_ = s.sendMessage(tellEnd, endMessage{m.ID, end}, raw)
 	}
 }
 
@@ -170,7 +170,7 @@ func (s *session) forgetAll() error {
 	if err != nil {
 		p = problemOf(err)
 	}
-	if told := s.tell(tellForgot, p, nil); told != nil || err == nil {
+	if told := s.sendMessage(tellForgot, p, nil); told != nil || err == nil {
 		return errors.Join(told, errForgotten)
 	}
 	return nil
@@ -191,8 +191,8 @@ func (s *session) flush() error {
 	return s.out.Flush()
 }
 
-// tell writes a message at once.
-func (s *session) tell(kind byte, v any, raw []byte) error {
+// sendMessage writes a message at once.
+func (s *session) sendMessage(kind byte, v any, raw []byte) error {
 	b, err := jsonFrame(kind, v, raw)
 	if err != nil {
 		return err
