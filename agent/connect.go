@@ -166,7 +166,7 @@ func (c *connector) dial(ctx context.Context) (*transport.Conn, error) {
 // agent shall be there as soon as over one that refuses. What went wrong is worth a
 // line when it is news.
 func (c *connector) sleep(ctx context.Context, begun time.Time, opened bool, err error) {
-	wait := pause(c.failures/len(c.addrs), c.agent.longestPause()) - time.Since(begun)
+	wait := max(0, pause(c.failures/len(c.addrs), c.agent.longestPause())-time.Since(begun))
 	if opened {
 		c.failures, c.left = 0, nil
 		clear(c.said)

@@ -59,6 +59,14 @@ func driftWords(ctx context.Context, caller *harp.Caller, _ []string, _ string) 
 	return found
 }
 
+// checkDriftName returns why there are no marks under a name, if no host at all is marked under it.
+func checkDriftName(ctx context.Context, caller *harp.Caller, name string) error {
+	if slices.Contains(driftWords(ctx, caller, nil, ""), word{name, ""}) {
+		return nil
+	}
+	return suggestName(ctx, caller, failures.NotFound("drift", name), []string{name})
+}
+
 func (c *cli) listDrift(ctx context.Context, caller *harp.Caller, text, name string) error {
 	marks := []harp.DriftStatus{}
 	for s, err := range caller.Hosts().Drift(ctx, text, name) {
@@ -68,8 +76,8 @@ func (c *cli) listDrift(ctx context.Context, caller *harp.Caller, text, name str
 		marks = append(marks, s)
 	}
 	if len(marks) == 0 && name != "" {
-		if known := driftWords(ctx, caller, nil, ""); !slices.Contains(known, word{name, ""}) {
-			return suggestName(ctx, caller, failures.NotFound("drift", name), []string{name})
+		if err := checkDriftName(ctx, caller, name); err != nil {
+			return err
 		}
 	}
 	return printList(c, listing[harp.DriftStatus]{
@@ -112,6 +120,11 @@ func (c *cli) forgetDrift(ctx context.Context, caller *harp.Caller, name string,
 				return err
 			}
 			marked++
+		}
+	}
+	if dry && marked == 0 {
+		if err := checkDriftName(ctx, caller, name); err != nil {
+			return err
 		}
 	}
 	if dry {
