@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // liesOfDocuments are told by callers, about what stays: groups, windows, schedules, notifications and rules of retention.
@@ -257,7 +258,11 @@ func tellDocumentNames(t *teller) error {
 			typeChangeNotification: {"id", newID(), "name", text, "kind", "retry"},
 			typeChangeSchedule:     {"id", newID(), "name", text, "kind", text}, typeLedger: {"schedule", text, "outcomes", list{text}},
 		} {
-			if f, err := p.ask(kind, m); err != nil || f.kind != typeFailed && kind != typeLedger && kind != typeForgetDrift {
+			f, err := p.ask(kind, m)
+			if err == nil && f.kind == 0 && !utf8.ValidString(text) {
+				continue // what is no text ends the session
+			}
+			if err != nil || f.kind != typeFailed && kind != typeLedger && kind != typeForgetDrift {
 				return fmt.Errorf("request %d about %q is answered by frame %d, %w", kind, text, f.kind, err)
 			}
 		}
