@@ -27,7 +27,7 @@ func TestChains(t *testing.T) {
 		"left out":            {Chain{Steps: []ChainStep{first, left(harp.OnFailed), step("", harp.StateFailed, Span{3, 4})}}, 3, ""},
 		"over":                {Chain{Steps: []ChainStep{first, left("")}, Over: true}, 1, ""},
 		"out":                 {Chain{Steps: []ChainStep{step("", harp.StateCancelled), left(harp.OnEnded)}}, 1, ""},
-		"behind what is lost": {Chain{Steps: []ChainStep{step("", harp.StateLost, Span{1, 5}), step(harp.OnFailed, harp.StateSucceeded, Span{3, 7})}}, 2, ""},
+		"behind what is lost": {Chain{Steps: []ChainStep{step("", harp.StateLost, Span{1, 5}), step(harp.OnFailed, harp.StateSucceeded, Span{3, 7})}}, 1, ""},
 		"too early":           {Chain{Steps: []ChainStep{first, step("", harp.StateSucceeded, Span{1, 3})}}, 2, "C1"},
 		"too early, again":    {Chain{Steps: []ChainStep{step("", harp.StateSucceeded, Span{1, 2}, Span{5, 6}), step("", harp.StateSucceeded, Span{4, 7})}}, 2, "C1"},
 		"after a failed":      {Chain{Steps: []ChainStep{failed, step("", harp.StateSucceeded, Span{3, 4})}}, 1, "C2"},
