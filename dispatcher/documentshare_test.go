@@ -147,7 +147,7 @@ func TestSchedulesOfOneCallerAreHalfOfAll(t *testing.T) {
 	})
 }
 
-// TestDocumentsCountAgainstTheBytesOfAnHour: who had used up its bytes could put documents without end.
+// TestDocumentsCountAgainstTheBytesOfAnHour: a caller that had used up its bytes could put documents without end.
 func TestDocumentsCountAgainstTheBytesOfAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := limitedSystem(t, memory.Open(nil), dispatcher.PrincipalLimits{BytesPerHour: 100 << 10})

@@ -143,9 +143,9 @@ func (d *Dispatcher) storePauses(ctx context.Context, c store.DocumentChanges, s
 	return nil
 }
 
-// tellPauses writes events of pauses that have ended by themselves, and returns for how long none will. What is stored of them stays:
+// writePauseEvents writes events of pauses that have ended by themselves, and returns for how long none will. What is stored of them stays:
 // jobs wait for absent hosts anew behind it, also over a restart. Errors: the store's.
-func (d *Dispatcher) tellPauses(ctx context.Context) (wait time.Duration, err error) {
+func (d *Dispatcher) writePauseEvents(ctx context.Context) (wait time.Duration, err error) {
 	d.labelling.Lock()
 	defer d.labelling.Unlock()
 	now, wait := d.now(), gatesRenewed
@@ -164,16 +164,16 @@ func (d *Dispatcher) tellPauses(ctx context.Context) (wait time.Duration, err er
 		}
 	}
 	for some := range slices.Chunk(over, pausedAtOnce) {
-		if err := d.tellPausesOver(ctx, some, now); err != nil {
+		if err := d.noteEndedPauses(ctx, some, now); err != nil {
 			return 0, err
 		}
 	}
 	return wait, nil
 }
 
-// tellPausesOver notes in what is stored of some pauses that their ends were told, in the commit of the events. Whoever changes
+// noteEndedPauses notes in what is stored of some pauses that their ends were told, in the commit of the events. Whoever changes
 // pauses calls it.
-func (d *Dispatcher) tellPausesOver(ctx context.Context, some []*host, now time.Time) error {
+func (d *Dispatcher) noteEndedPauses(ctx context.Context, some []*host, now time.Time) error {
 	var c store.DocumentChanges
 	for _, h := range some {
 		old, err := d.storedDocument(ctx, pauseKind, h.name)

@@ -35,7 +35,7 @@ func (d *Dispatcher) windowLoop() {
 		}
 		wait := tellRetry
 		next, err := d.writeWindowEvents(d.ctx)
-		ends, endErr := d.tellPauses(d.ctx)
+		ends, endErr := d.writePauseEvents(d.ctx)
 		if err = errors.Join(err, endErr); err == nil {
 			wait = min(next, ends)
 		} else if d.ctx.Err() == nil {

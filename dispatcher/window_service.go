@@ -115,9 +115,9 @@ func (s *service) ListWindows(ctx context.Context, name, cursor string) (harp.Pa
 	})
 }
 
-// status is the window as callers see it, with the content of its calendar or without. trouble is why it cannot be told.
-func (w *openWindow) status(now time.Time, whole bool, trouble error) harp.WindowStatus {
-	out := harp.WindowStatus{Window: w.Window, ManagedBy: w.ManagedBy, By: w.By, Changed: w.Changed, Err: trouble, Fetch: w.Copy.fetch()}
+// status is the window as callers see it, with the content of its calendar or without. problem is why it cannot be told.
+func (w *openWindow) status(now time.Time, whole bool, problem error) harp.WindowStatus {
+	out := harp.WindowStatus{Window: w.Window, ManagedBy: w.ManagedBy, By: w.By, Changed: w.Changed, Err: problem, Fetch: w.Copy.fetch()}
 	if c := w.Window.Calendar; c != nil && !whole {
 		without := *c
 		without.Content = nil
