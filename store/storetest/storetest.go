@@ -17,7 +17,7 @@ import (
 
 // Test runs the rules over stores that open makes; it closes them.
 func Test(t *testing.T, open func(t *testing.T) store.Store) {
-	for _, c := range slices.Concat(submitting, claiming, applying, elapsing, cancelling, recording, listing, keeping, documents, scheduling, sharing, feeding, once, pruning, retaining, retrying, silencing, pausing, pausesEnding, quotas, obstacles, holds, batchHolds, clocks, removing, drifting, batching, batchCorners, batchHalts, chains, batchWalks(0, 8)) {
+	for _, c := range slices.Concat(submitting, claiming, applying, elapsing, cancelling, recording, listing, keeping, documents, scheduling, sharing, feeding, once, pruning, retaining, retrying, silencing, pausing, pausesEnding, quotas, obstacles, holds, holdTimes, batchHolds, clocks, removing, drifting, batching, batchChanges, batchReads, batchCorners, batchHalts, chains, batchWalks(0, 8)) {
 		t.Run(c.name, func(t *testing.T) {
 			c.run(newWorld(t, c.rule, open(t)))
 		})
