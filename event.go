@@ -130,8 +130,8 @@ const (
 	EventScheduleFailed   EventType = "schedule.failed"
 	EventScheduleLate     EventType = "schedule.late" // a run, Batch, takes longer than was expected
 	EventSchedulePaused   EventType = "schedule.paused"
-	EventScheduleUnpaused EventType = "schedule.unpaused"
-	EventScheduleChanged  EventType = "schedule.changed" // made or changed
+	EventScheduleUnpaused EventType = "schedule.unpaused" // without By: its pause has ended by itself
+	EventScheduleChanged  EventType = "schedule.changed"  // made or changed
 	EventScheduleDeleted  EventType = "schedule.deleted"
 
 	EventNotificationFailed   EventType = "notification.failed"    // a message was given up; Reason says which and why

@@ -146,9 +146,17 @@ func (d *Dispatcher) rereadSchedule(ctx context.Context, name string) (*schedule
 // stepSchedule makes the next step of a schedule, and returns it as it is then; nil if there is nothing to do before a time, zero: before something
 // happens.
 func (d *Dispatcher) stepSchedule(ctx context.Context, s *scheduled, now time.Time) (next *scheduled, at time.Time, err error) {
+	pause, paused := s.state.PauseEnd()
+	if paused && !now.Before(pause.Until) {
+		next, err = d.commitStep(ctx, s, s.endingPause(pause, now), now)
+		return next, at, err
+	}
 	next, over, at, err := d.noteRuns(ctx, s, now)
 	if next != nil || err != nil {
 		return next, at, err
+	}
+	if paused {
+		at = earlier(at, pause.Until)
 	}
 	see := func(running string) store.ScheduleSight {
 		if slices.Contains(over, running) {
@@ -172,6 +180,16 @@ func (d *Dispatcher) stepSchedule(ctx context.Context, s *scheduled, now time.Ti
 		next, err = d.commitStep(ctx, s, d.settling(s, dec, nil, now), now)
 	}
 	return next, at, err
+}
+
+// endingPause is the step that notes that the schedule's pause has ended by itself.
+func (s *scheduled) endingPause(p store.SchedulePause, now time.Time) store.ScheduleStep {
+	step := s.step()
+	step.State.ScheduleLife = step.State.EndPause()
+	e := s.event(harp.EventScheduleUnpaused, now)
+	e.Reason = p.Reason
+	step.Events = []harp.Event{e}
+	return step
 }
 
 // earlier is the earlier of two times, where there is one.

@@ -42,7 +42,7 @@ type SchedulePause struct {
 	Reason string         `msgpack:"reason,omitempty"`
 	Since  time.Time      `msgpack:"since"`
 	Until  time.Time      `msgpack:"until,omitempty"` // zero: until somebody ends it
-	Over   bool           `msgpack:"over,omitempty"`  // somebody ended it, or another one took its place
+	Over   bool           `msgpack:"over,omitempty"`  // somebody ended it, another one took its place, or its end by itself was noted
 }
 
 func (p SchedulePause) covers(at time.Time) bool {
@@ -374,6 +374,23 @@ func (l ScheduleLife) Paused(now time.Time) (SchedulePause, bool) {
 	}
 	last := l.Pauses[len(l.Pauses)-1]
 	return last, !last.Over && (last.Until.IsZero() || now.Before(last.Until))
+}
+
+// PauseEnd returns the pause of a schedule that ends by itself, and when; false if there is none, or that was noted already.
+func (l ScheduleLife) PauseEnd() (SchedulePause, bool) {
+	if len(l.Pauses) == 0 {
+		return SchedulePause{}, false
+	}
+	last := l.Pauses[len(l.Pauses)-1]
+	return last, !last.Over && !last.Until.IsZero()
+}
+
+// EndPause returns the life of a schedule whose pause has ended by itself, as [ScheduleLife.PauseEnd] says. The clock may be set back
+// to before that: it does not begin anew.
+func (l ScheduleLife) EndPause() ScheduleLife {
+	l.Pauses = slices.Clone(l.Pauses)
+	l.Pauses[len(l.Pauses)-1].Over = true
+	return l
 }
 
 // Pause returns the life of a schedule that fires nothing from p.Since on. It takes the place of a pause that has not
