@@ -106,3 +106,41 @@ func TestWindowsOfAHostWithDamagedLabels(t *testing.T) {
 		})
 	}
 }
+
+// TestAWindowOpenedHostsOfWhichNobodyKnowsWhetherTheyAreIn: where the target of a window with Only cannot be used, or the labels of a host cannot be
+// read, its spans let nothing start there that another such window keeps back; outside of them it keeps back what it may be about.
+func TestAWindowOpenedHostsOfWhichNobodyKnowsWhetherTheyAreIn(t *testing.T) {
+	for _, kind := range []string{groupKind, labelKind} {
+		t.Run(kind, func(t *testing.T) {
+			disk, ctx, hosts := memory.NewDisk(), t.Context(), Config{Hosts: StaticHosts{{Name: "a"}, {Name: "b"}}}
+			s, now := opened(t, memory.OpenDisk(disk, nil), hosts).service(ada), time.Now()
+			_, err := s.LabelHosts(ctx, harp.NewID(), "a", map[string]string{"role": "db"}, nil)
+			err = errors.Join(err, s.PutGroup(ctx, harp.NewID(), "g", "b and role=web"))
+			for _, w := range []harp.Window{
+				{Name: "closed", Target: "role=db", Only: true, Procedures: []string{"p", "r"}, From: now.Add(time.Hour), To: now.Add(2 * time.Hour)},
+				{Name: "open", Target: "@g", Only: true, Procedures: []string{"p", "q"}, From: now.Add(-time.Hour), To: now.Add(time.Hour)},
+				{Name: "other", Target: "@g", Only: true, Procedures: []string{"o"}, From: now.Add(time.Hour), To: now.Add(2 * time.Hour)},
+			} {
+				err = errors.Join(err, s.PutWindow(ctx, harp.NewID(), w))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := opened(t, damagedDocuments{memory.OpenDisk(disk, nil), []string{kind}}, hosts)
+			for procedure, want := range map[string]bool{"p": false, "q": true, "r": false, "o": false, "other": true} {
+				v, err := d.service(ada).JudgeStart(ctx, "a", procedure, time.Time{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if v.May != want {
+					t.Errorf("%s may start on a: %t, as %+v", procedure, v.May, v.Obstacles)
+				}
+			}
+			for at, want := range map[time.Duration]bool{90 * time.Minute: false, 59 * time.Minute: false} { // no moment at which both are open
+				if v, err := d.service(ada).JudgeStart(ctx, "a", "p", now.Add(at)); err != nil || v.May != want {
+					t.Errorf("p may start on a after %v: %t, %v", at, v.May, err)
+				}
+			}
+		})
+	}
+}

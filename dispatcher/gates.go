@@ -42,8 +42,12 @@ const maxShared = 1000
 type hostWindow struct {
 	of    *openWindow
 	spans *window.Expanded
-	on    *target.Matcher // nil: on all hosts
+	maybe *window.Expanded // spans on hosts of which nobody knows whether they are in it
+	on    *target.Matcher  // nil: it may be on all hosts
 }
+
+// isMaybe marks the number of a window on a host of which nobody knows whether it is in it.
+const isMaybe = 1 << 15
 
 // renewAllHolds is reviewAllHolds that finds all spans anew.
 func (d *Dispatcher) renewAllHolds() { d.giveAllGates(true) }
@@ -71,10 +75,10 @@ func (d *Dispatcher) findSpans(g *gates, anew bool) {
 	if age := now.Sub(from) - gatesBehind; anew || age < 0 || age >= gatesRenewed {
 		from, until, anew = now.Add(-gatesBehind), now.Add(gatesAhead), true
 	}
-	found := map[*openWindow]*window.Expanded{}
+	found := map[*openWindow]hostWindow{}
 	for _, w := range g.windows {
 		if !anew {
-			found[w.of] = w.spans
+			found[w.of] = w
 		}
 	}
 	var windows []hostWindow
@@ -83,9 +87,12 @@ func (d *Dispatcher) findSpans(g *gates, anew bool) {
 		if w.isOver(from) {
 			continue
 		}
-		one := hostWindow{of: w, spans: found[w]}
+		one := hostWindow{of: w, spans: found[w].spans, maybe: found[w].maybe}
 		if one.spans == nil {
 			one.spans = w.window.Expand(from, until)
+			if one.maybe = one.spans; w.window.Only {
+				one.maybe = one.spans.Outside()
+			}
 		}
 		if w.err == nil {
 			var err error
@@ -133,7 +140,11 @@ func (g *gates) gate(on []uint16, pauses []window.Pause) *window.Gate {
 	}
 	windows := make([]*window.Expanded, len(on))
 	for i, n := range on {
-		windows[i] = g.windows[n].spans
+		if w := g.windows[n&^isMaybe]; n&isMaybe == 0 {
+			windows[i] = w.spans
+		} else {
+			windows[i] = w.maybe
+		}
 	}
 	gate := new(window.NewGate(g.from, g.until, windows, pauses))
 	if len(pauses) == 0 {
@@ -151,25 +162,25 @@ func (d *Dispatcher) windowsOn(windows []hostWindow, some []*host) (on [][]uint1
 	if len(windows) == 0 {
 		return on, nil
 	}
-	all, lost := make([]int, len(some)), []int(nil)
+	all, lost, isLost := make([]int, len(some)), []int(nil), make([]bool, len(some))
 	for at, h := range some {
-		if all[at] = at; h.hasLostLabels() {
+		if all[at], isLost[at] = at, h.hasLostLabels(); isLost[at] {
 			lost = append(lost, at)
 		}
 	}
 	err = d.fleet.look(d.ctx, some, func(t *inventory.Table) {
 		for n, w := range windows {
-			where := all
+			is, maybe := []int(nil), all
 			if w.on != nil {
-				where = w.on.Select(t)
+				is, maybe = w.on.Select(t), lost
 			}
-			if w.on != nil && len(lost) > 0 {
-				where = slices.Concat(where, lost)
-				slices.Sort(where)
-				where = slices.Compact(where)
+			for _, at := range is {
+				if !isLost[at] {
+					on[at] = append(on[at], uint16(n)) //nolint:gosec // there are at most maxWindows
+				}
 			}
-			for _, at := range where {
-				on[at] = append(on[at], uint16(n)) //nolint:gosec // there are at most maxWindows
+			for _, at := range maybe {
+				on[at] = append(on[at], uint16(n)|isMaybe) //nolint:gosec // there are at most maxWindows
 			}
 		}
 	})

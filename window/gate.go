@@ -95,6 +95,22 @@ func (e *Expanded) At(moment time.Time) (run Span, covers, ok bool) {
 	return e.runs[i], e.runs[i].Covers(moment), true
 }
 
+// Outside returns what a window with Only keeps back by itself: a window without, whose spans are those between its own. It is for a host of
+// which nobody knows whether it is in the window: so nothing starts there that other windows keep back.
+func (e *Expanded) Outside() *Expanded {
+	out := &Expanded{Window: e.Window, from: e.from, until: e.until}
+	out.Only = false
+	var begin time.Time // before all that is known
+	for _, run := range e.runs {
+		out.add(Span{From: begin, To: run.From})
+		if begin = run.To; begin.IsZero() {
+			return out
+		}
+	}
+	out.add(Span{From: begin})
+	return out
+}
+
 // index is that of the first run that ends after a moment.
 func (e *Expanded) index(moment time.Time) int {
 	i, _ := slices.BinarySearchFunc(e.runs, moment, func(s Span, t time.Time) int {

@@ -294,6 +294,29 @@ func TestGateOfManySpans(t *testing.T) {
 	}
 }
 
+// Outside keeps back what a window with Only does by itself, and lets nothing start beside others.
+func TestOutside(t *testing.T) {
+	only := func(s spans) *window.Expanded {
+		return window.Window{Only: true, Source: s}.Expand(second(0), second(10))
+	}
+	start := window.Start{Procedure: "p"}
+	mayAll := func(at int, windows ...*window.Expanded) bool {
+		return window.NewGate(second(0), second(10), windows, nil).Judge(start, second(at)).May()
+	}
+	other := only(spans{{0, 3}})
+	for _, s := range []spans{{}, {{2, 4}, {6, 8}}, {{0, 2}, {5, 100}}} {
+		e := only(s)
+		for at := range 10 {
+			if got, want := mayAll(at, e.Outside()), mayAll(at, e); got != want {
+				t.Errorf("%v at %d: it may start: %t, want %t", s, at, got, want)
+			}
+			if got, want := mayAll(at, other, e.Outside()), mayAll(at, other) && mayAll(at, e); got != want {
+				t.Errorf("%v beside another at %d: it may start: %t, want %t", s, at, got, want)
+			}
+		}
+	}
+}
+
 // TestLeft: a start is under way for no longer than until a second before its window.
 func TestLeft(t *testing.T) {
 	g := rules{windows: []window.Window{{Name: "a", Source: spans{{10, 12}}}}}.gate()
