@@ -129,8 +129,10 @@ func (d *Dispatcher) storePauses(ctx context.Context, c store.DocumentChanges, s
 			return err
 		}
 		c.Changes = append(c.Changes, store.DocumentChange{Kind: pauseKind, Name: h.name, Old: old, New: content})
-		told.Host = h.name
-		c.Events = append(c.Events, told)
+		if _, isTold := h.untoldPause(); pause != nil || !isTold { // else its end was told when it came
+			told.Host = h.name
+			c.Events = append(c.Events, told)
+		}
 	}
 	if _, err := d.store.ChangeDocuments(ctx, c); err != nil {
 		return err

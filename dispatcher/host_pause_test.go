@@ -113,6 +113,12 @@ func TestAPauseThatEndsByItselfIsTold(t *testing.T) {
 		if got := told(); !slices.Equal(got, []string{"web01 1h0m0s disk", "web02 3h0m1s fan"}) {
 			t.Errorf("after a restart: %q", got)
 		}
+		if n := must[int](t)(sys.caller.Hosts().Unpause(ctx, "web*")); n != 2 {
+			t.Errorf("unpaused are %d", n)
+		}
+		if got := told(); len(got) != 2 {
+			t.Errorf("told again when it is unpaused by hand: %q", got)
+		}
 	})
 }
 
