@@ -223,6 +223,7 @@ func TestCalendarThatCannotBeRead(t *testing.T) {
 	}{
 		"cut off":                      {good[:len(good)-len("END:VCALENDAR\r\n")], nil, "calendar"},
 		"is empty":                     {nil, nil, "calendar"},
+		"has no event":                 {[]byte("BEGIN:VCALENDAR\r\nVERSION:2.0\r\nEND:VCALENDAR\r\n"), nil, "calendar"}, // it was emptied
 		"no iCalendar file":            {[]byte("<!DOCTYPE html><html><body>Sign in</body></html>"), nil, "calendar"},
 		"RRULE":                        {[]byte(strings.Replace(string(good), "SUMMARY", "RRULE:FREQ=HOURLY\r\nSUMMARY", 1)), nil, "calendar"},
 		"the next hours cannot be":     {datesCalendar(time.Date(1999, 12, 31, 21, 0, 0, 0, time.UTC), 10_500, time.Second, "P1D"), nil, "calendar"},
@@ -266,6 +267,59 @@ func TestCalendarThatCannotBeRead(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAnEmptiedCalendarEndedItsWindow: a calendar none of whose events is selected any more leaves the last good one in force, as one that cannot be
+// fetched, and is told after a day. One of which all events are cancelled, or past, is a calendar.
+func TestAnEmptiedCalendarEndedItsWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		good := eventCalendar(time.Now(), 50*time.Hour)
+		server := &calendarServer{content: good}
+		d := opened(t, nil, Config{Calendars: server, Hosts: StaticHosts{{Name: "a"}}})
+		m, ctx := d.Caller().Maintenance(), t.Context()
+		w := calendarWindow()
+		w.Calendar.Event = "x*"
+		ok := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		ok(m.Put(ctx, w))
+		server.set([]byte(strings.Replace(string(good), "SUMMARY:", "SUMMARY:y", 1)), nil)
+		time.Sleep(26 * time.Hour)
+		synctest.Wait()
+		why := `has no event like "x*", of 1`
+		if f := fetchOf(t, d).Fetch; !strings.Contains(f.Why, why) || !f.Stale || !isHeldNow(t, d) {
+			t.Errorf("it is %+v", f)
+		}
+		if told := eventsOf(t, d, "window.stale"); len(told) != 1 || !strings.Contains(told[0], why) {
+			t.Errorf("told is %q", told)
+		}
+		if err := d.Health(ctx).Checks["windows"]; err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("the health says %v", err)
+		}
+		server.set([]byte(strings.Replace(string(good), "SUMMARY:", "STATUS:CANCELLED\r\nSUMMARY:", 1)), nil)
+		time.Sleep(calendarRetry + time.Second)
+		synctest.Wait()
+		if f := fetchOf(t, d).Fetch; f.Why != "" || isHeldNow(t, d) {
+			t.Errorf("with its event cancelled it is %+v", f)
+		}
+		server.set(eventCalendar(time.Now().AddDate(-1, 0, 0), time.Hour), nil)
+		w.Calendar.URL += "x"
+		ok(m.Put(ctx, w))
+		for pattern, content := range map[string][]byte{"": []byte("BEGIN:VCALENDAR\r\nEND:VCALENDAR\r\n"), "Holiday*": good} {
+			var field *harp.FieldError
+			file := harp.Window{Name: "f", Target: "a", Calendar: &harp.WindowCalendar{Content: content, Event: pattern}}
+			if err := m.Put(ctx, file); !errors.As(err, &field) || field.Field != "calendar" || !strings.Contains(field.Message, "has no event") {
+				t.Errorf("a file with none is put: %v", err)
+			}
+			documents := []harp.Document{{Window: &file}}
+			if _, err := d.Caller().Schedules().Apply(ctx, "ops", documents, harp.ApplyOptions{DryRun: true}); !errors.As(err, &field) || field.Field != "documents[0].calendar" {
+				t.Errorf("a file with none is applied: %v", err)
+			}
+		}
+	})
 }
 
 // A URL that may not be fetched is refused, also where nothing is fetched at all.

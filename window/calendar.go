@@ -12,6 +12,9 @@ import (
 // Calendar is a source of the spans of events. It never changes, and may be used by several goroutines.
 type Calendar struct {
 	events []event
+
+	found, kept int    // events in the file, and those of them that are selected, cancelled ones too
+	selected    string // as CalendarOptions has it
 }
 
 // CalendarOptions say how an iCalendar file is read.
@@ -191,7 +194,7 @@ func (r *calendarReader) calendar() (*Calendar, error) {
 			return nil, err
 		}
 	}
-	all := &Calendar{}
+	all := &Calendar{found: len(r.events), kept: r.kept, selected: r.selected}
 	for i, raw := range r.events {
 		if !raw.isSelected(r.selected) || builder.isReplaced(i, raw) {
 			continue
@@ -209,6 +212,18 @@ func (r *calendarReader) calendar() (*Calendar, error) {
 
 // Events returns how many events the calendar has, those included that stand for an occurrence of another one.
 func (c *Calendar) Events() int { return len(c.events) }
+
+// Check refuses a calendar that has no event, or none that is selected: one that was emptied by mistake, or a pattern that is
+// wrong, would say nothing where it should. Events that are past, or cancelled, are events. Errors: [*CalendarError].
+func (c *Calendar) Check(time.Time) error {
+	switch {
+	case c.kept > 0:
+		return nil
+	case c.found > 0:
+		return lineError(0, "", "has no event like %q, of %d", c.selected, c.found)
+	}
+	return lineError(0, "", "has no event")
+}
 
 // step is how much of a calendar is expanded at once.
 const step = 31 * 24 * time.Hour
