@@ -288,6 +288,9 @@ func TestReplaceDocuments(t *testing.T) {
 		t.Errorf("what cannot be read: %v", err)
 	}
 	wantHealth("gone")
+	if err := sys.d.Health(ctx).Checks["documents"]; !errors.Is(err, broken) || !strings.HasSuffix(err.Error(), "; tried again in 10s") {
+		t.Errorf("health does not say when it is tried again: %v", err)
+	}
 	if s := must[harp.ScheduleStatus](t)(c.Schedules().Get(ctx, "s")); s.ManagedBy != "folder" || s.Version != 1 {
 		t.Errorf("it is %+v", s)
 	}

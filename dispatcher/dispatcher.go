@@ -236,7 +236,7 @@ type Dispatcher struct {
 	changingRules sync.Mutex // one change of retention rules at a time
 
 	applying  chan struct{} // 1 slot: one set of documents at a time
-	documents documentsHealth
+	documents ownDocuments
 	labelling sync.Mutex // one change of labels at a time
 
 	registry registry
@@ -293,7 +293,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.groups = &groups{byName: map[string]group{}}
 	d.fleet = &fleet{hosts: d.hosts, groups: d.groups, now: d.now}
 	d.schedules, d.windows, d.notifications, d.applying = newSchedules(), newWindows(), newNotifications(), make(chan struct{}, 1)
-	d.calendars = newCalendarSlots()
+	d.calendars, d.documents = newCalendarSlots(), newOwnDocuments()
 	d.watchers.batchChanged = d.schedules.noteBatch
 	d.turns.lines = map[harp.Principal]*principalCalls{}
 	d.feed.changed = make(chan struct{})
@@ -311,6 +311,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.loops.Go(d.scheduleLoop)
 	d.loops.Go(d.windowLoop)
 	d.loops.Go(d.calendarLoop)
+	d.loops.Go(d.documentsLoop)
 	d.startNotifications()
 	return d, nil
 }

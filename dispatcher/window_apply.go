@@ -41,7 +41,9 @@ func (a *application) openWindows(ctx context.Context) error {
 		if size > maxWindowBytes {
 			return failures.New("refused", fmt.Sprintf("windows may have at most %d bytes in total", maxWindowBytes)).Err()
 		}
-		a.opened[w.Name] = one
+		if a.opened[w.Name] = one; one.err != nil {
+			return nil // the set is refused for it: no other server is waited for
+		}
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,8 +67,6 @@ type dispatcherRun struct {
 	log   *slog.Logger
 	level *slog.LevelVar
 	cert  certificate
-
-	documents sync.Mutex // one at a time reads the documents
 }
 
 // checkDocuments reports what is wrong with the folder of the documents.
@@ -83,8 +80,6 @@ func checkDocuments(cfg *config.Dispatcher) error {
 
 // replaceDocuments makes schedules, groups and windows what the documents of the configuration's folder say.
 func (r *dispatcherRun) replaceDocuments(ctx context.Context, d *dispatcher.Dispatcher) {
-	r.documents.Lock()
-	defer r.documents.Unlock()
 	dir := r.cfg.Documents
 	managedBy, err := folderName(dir)
 	var done harp.Applied
@@ -102,7 +97,7 @@ func (r *dispatcherRun) replaceDocuments(ctx context.Context, d *dispatcher.Disp
 		return
 	}
 	for _, one := range each(err) {
-		r.log.Error("documents are refused; keeping the previous ones", "dir", dir, "error", one.Error())
+		r.log.Error("documents are refused; keeping the previous ones, and trying again", "dir", dir, "error", one.Error())
 	}
 }
 
