@@ -262,6 +262,23 @@ func (m *Maintenance) Spans(ctx context.Context, name string, from, to time.Time
 	return m.service.WindowSpans(ctx, name, from, to)
 }
 
+// Preview returns the spans that a window would have, as Spans does of one that is there, and stores nothing. A calendar at a URL is fetched for
+// that. Errors: as Put, of which it refuses what that would; ErrInvalid (from, to), as Spans.
+func (m *Maintenance) Preview(ctx context.Context, w Window, from, to time.Time) ([]Span, error) {
+	if err := CheckPreview(w, from, to); err != nil {
+		return nil, err
+	}
+	return m.service.PreviewWindow(ctx, w, from, to)
+}
+
+// CheckPreview returns ErrInvalid, naming the field, unless [Maintenance.Preview] may be asked so.
+func CheckPreview(w Window, from, to time.Time) error {
+	if err := w.Check(); err != nil {
+		return err
+	}
+	return CheckSpans(w.Name, from, to)
+}
+
 // CheckSpans returns ErrInvalid, naming the field, unless [Maintenance.Spans] may be asked so.
 func CheckSpans(name string, from, to time.Time) error {
 	if err := checkName("name", name, MaxWindowName); err != nil {

@@ -314,6 +314,10 @@ type MaintenanceService interface {
 	// ErrNotFound, ErrInvalid.
 	WindowSpans(ctx context.Context, name string, from, to time.Time) ([]Span, error)
 
+	// PreviewWindow returns the spans that a window would have, at most MaxWindowSpans, and stores nothing. Errors: as PutWindow, but for
+	// those of the id; ErrInvalid.
+	PreviewWindow(ctx context.Context, w Window, from, to time.Time) ([]Span, error)
+
 	// JudgeStart says what windows and pauses make of a start by hand at a moment, or now if that is zero. Errors:
 	// ErrNotFound (the host), ErrInvalid (at, of which nothing is known).
 	JudgeStart(ctx context.Context, host, procedure string, at time.Time) (Verdict, error)

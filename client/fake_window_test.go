@@ -61,6 +61,13 @@ func (f *fake) WindowSpans(ctx context.Context, _ string, from, to time.Time) ([
 	return spans, nil
 }
 
+func (f *fake) PreviewWindow(ctx context.Context, w harp.Window, from, to time.Time) ([]harp.Span, error) {
+	if err := f.enter(ctx, "PreviewWindow"); err != nil {
+		return nil, err
+	}
+	return []harp.Span{{From: from, To: to, Note: w.Name + " " + w.Target}}, nil
+}
+
 func (f *fake) JudgeStart(ctx context.Context, host, procedure string, at time.Time) (harp.Verdict, error) {
 	if err := f.enter(ctx, "JudgeStart"); err != nil {
 		return harp.Verdict{}, err

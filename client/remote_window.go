@@ -35,7 +35,16 @@ func (r *remote) ListWindows(ctx context.Context, name, cursor string) (harp.Pag
 
 // WindowSpans implements harp.MaintenanceService.
 func (r *remote) WindowSpans(ctx context.Context, name string, from, to time.Time) ([]harp.Span, error) {
-	m, err := requestReply[wire.Spans](ctx, r, wire.TypeWindowSpans, wire.WindowSpans{Name: name, From: from, To: to}, false)
+	return r.askSpans(ctx, wire.WindowSpans{Name: name, From: from, To: to})
+}
+
+// PreviewWindow implements harp.MaintenanceService.
+func (r *remote) PreviewWindow(ctx context.Context, w harp.Window, from, to time.Time) ([]harp.Span, error) {
+	return r.askSpans(ctx, wire.WindowSpans{Window: &w, From: from, To: to})
+}
+
+func (r *remote) askSpans(ctx context.Context, of wire.WindowSpans) ([]harp.Span, error) {
+	m, err := requestReply[wire.Spans](ctx, r, wire.TypeWindowSpans, of, false)
 	p, err := page[harp.Span](m.Spans, "", err)
 	return p.Items, err
 }

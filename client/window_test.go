@@ -83,6 +83,12 @@ func TestWindowsAreChanged(t *testing.T) {
 		if err != nil || len(spans) != harp.MaxWindowSpans-1 || spans[1] != (harp.Span{From: at(2), To: at(2).Add(time.Minute), Note: "weekly"}) {
 			t.Error(len(spans), err)
 		}
+		if spans, err := m.Preview(ctx, newWindow("new"), at(1), at(2)); err != nil || len(spans) != 1 || spans[0] != (harp.Span{From: at(1), To: at(2), Note: "new " + newWindow("").Target}) {
+			t.Error(spans, err)
+		}
+		if d.count("PutWindow") != 0 {
+			t.Error("a preview has put a window")
+		}
 		d.failing("EndWindow", harp.ErrConflict)
 		if err := m.End(ctx, "once"); !errors.Is(err, harp.ErrConflict) {
 			t.Error(err)
@@ -126,6 +132,8 @@ func TestWrongWindows(t *testing.T) {
 		wrong.Mode = "x"
 		_, noName := m.Get(ctx, "")
 		_, backwards := m.Spans(ctx, "w", at(1), at(1))
+		_, wrongPreview := m.Preview(ctx, wrong, at(1), at(2))
+		_, backwardsPreview := m.Preview(ctx, newWindow("w"), at(2), at(1))
 		_, noHost := m.Why(ctx, "", "p", at(1))
 		_, noProcedure := m.Why(ctx, "h", "", at(1))
 		_, noTarget := h.Pause(ctx, "", "r", at(1))
@@ -139,6 +147,8 @@ func TestWrongWindows(t *testing.T) {
 			{m.Delete(ctx, ""), "name"},
 			{m.End(ctx, ""), "name"},
 			{backwards, "to"},
+			{wrongPreview, "mode"},
+			{backwardsPreview, "to"},
 			{noHost, "host"},
 			{noProcedure, "procedure"},
 			{noTarget, "target"},
@@ -170,6 +180,8 @@ func badWindows() []badRequest {
 		{"spans of no name", wire.TypeWindowSpans, wire.WindowSpans{From: at(1), To: at(2)}, "name"},
 		{"spans backwards", wire.TypeWindowSpans, wire.WindowSpans{Name: "n", From: at(2), To: at(1)}, "to"},
 		{"spans of years", wire.TypeWindowSpans, wire.WindowSpans{Name: "n", From: at(0), To: at(20000)}, "to"},
+		{"spans of a window with a long calendar", wire.TypeWindowSpans, wire.WindowSpans{Window: &long, From: at(1), To: at(2)}, "calendar"},
+		{"spans of a window backwards", wire.TypeWindowSpans, wire.WindowSpans{Window: new(newWindow("n")), From: at(2), To: at(1)}, "to"},
 		{"judge a start on no host", wire.TypeJudgeStart, wire.JudgeStart{Procedure: "p"}, "host"},
 		{"judge a start of nothing", wire.TypeJudgeStart, wire.JudgeStart{Host: "h"}, "procedure"},
 		{"pause under a bad id", wire.TypePauseHosts, wire.PauseHosts{Request: "x", Target: "*"}, "id"},

@@ -41,11 +41,22 @@ func handleEndWindow(ctx context.Context, s harp.Service, w wire.WindowRef) (any
 }
 
 func handleWindowSpans(ctx context.Context, s harp.Service, w wire.WindowSpans) (any, error) {
+	if w.Window != nil {
+		if err := harp.CheckPreview(*w.Window, w.From, w.To); err != nil {
+			return nil, err
+		}
+		spans, err := s.PreviewWindow(ctx, *w.Window, w.From, w.To)
+		return spansAnswer(spans), err
+	}
 	if err := harp.CheckSpans(w.Name, w.From, w.To); err != nil {
 		return nil, err
 	}
 	spans, err := s.WindowSpans(ctx, w.Name, w.From, w.To)
-	return wire.Spans{Spans: wire.NewRows(spans, harp.MaxWindowSpans)}, err
+	return spansAnswer(spans), err
+}
+
+func spansAnswer(spans []harp.Span) wire.Spans {
+	return wire.Spans{Spans: wire.NewRows(spans, harp.MaxWindowSpans)}
 }
 
 func handleJudgeStart(ctx context.Context, s harp.Service, w wire.JudgeStart) (any, error) {

@@ -27,9 +27,6 @@ func (s *service) PutWindow(ctx context.Context, id string, w harp.Window) error
 				return none, err
 			}
 		}
-		if w.TZ == "" && w.From.IsZero() {
-			w.TZ = s.d.cfg.TimeZone
-		}
 		to, broken := s.openWindow(ctx, w, op.Time)
 		return none, s.d.changeWindow(ctx, op, w.Name, func(*openWindow) (*openWindow, error) {
 			if broken != nil { // it is said only now: it may have been put by this operation before, and be past since
@@ -45,6 +42,9 @@ func (s *service) PutWindow(ctx context.Context, id string, w harp.Window) error
 // harp.ErrInvalid, naming the field; ctx's.
 func (s *service) openWindow(ctx context.Context, w harp.Window, now time.Time) (*openWindow, error) {
 	doc := windowDocument{By: s.who, Changed: now.UTC()}
+	if w.TZ == "" && w.From.IsZero() {
+		w.TZ = s.d.cfg.TimeZone
+	}
 	if err := wire.Decode(wire.Encode(w), &doc.Window); err != nil { // w is its caller's
 		return nil, err
 	}
@@ -146,15 +146,44 @@ func (s *service) WindowSpans(ctx context.Context, name string, from, to time.Ti
 		case w.err != nil:
 			return nil, w.err
 		}
-		for span := range w.window.Source.Between(from, to) {
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			if spans = append(spans, harp.Span(span)); len(spans) == harp.MaxWindowSpans {
-				break
-			}
+		return w.spans(ctx, from, to)
+	})
+}
+
+// spans are the first of a window that have a moment in [from, to). Errors: ctx's.
+func (w *openWindow) spans(ctx context.Context, from, to time.Time) (spans []harp.Span, err error) {
+	for span := range w.window.Source.Between(from, to) {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
 		}
-		return spans, nil
+		if spans = append(spans, harp.Span(span)); len(spans) == harp.MaxWindowSpans {
+			break
+		}
+	}
+	return spans, nil
+}
+
+// PreviewWindow implements harp.MaintenanceService.
+func (s *service) PreviewWindow(ctx context.Context, w harp.Window, from, to time.Time) ([]harp.Span, error) {
+	return request(s, ctx, func(ctx context.Context) ([]harp.Span, error) {
+		if err := harp.CheckPreview(w, from, to); err != nil {
+			return nil, err
+		}
+		is, err := s.openWindow(ctx, w, s.d.now())
+		if err != nil {
+			return nil, err
+		}
+		if old, err := s.d.windows.find(w.Name); err == nil && old.ManagedBy != "" {
+			return nil, errManaged(harp.WindowDocument, w.Name, old.ManagedBy)
+		}
+		if err := s.d.windows.checkTarget(target.NewGroups(s.d.groups.text), is); err != nil {
+			return nil, err
+		}
+		is.size = len(wire.Encode(is.windowDocument))
+		if err := s.d.windows.checkRoom(is); err != nil {
+			return nil, err
+		}
+		return is.spans(ctx, from, to)
 	})
 }
 

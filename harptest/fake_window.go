@@ -30,6 +30,11 @@ func (f fakeService) WindowSpans(context.Context, string, time.Time, time.Time) 
 	return nil, errFake
 }
 
+// PreviewWindow implements harp.MaintenanceService.
+func (f fakeService) PreviewWindow(context.Context, harp.Window, time.Time, time.Time) ([]harp.Span, error) {
+	return nil, errFake
+}
+
 // JudgeStart implements harp.MaintenanceService.
 func (f fakeService) JudgeStart(context.Context, string, string, time.Time) (harp.Verdict, error) {
 	return harp.Verdict{}, errFake

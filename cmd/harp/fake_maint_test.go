@@ -78,13 +78,17 @@ func (f *fake) ListWindows(_ context.Context, name, _ string) (harp.Page[harp.Wi
 	return harp.Page[harp.WindowStatus]{Items: found}, nil
 }
 
-func (f *fake) WindowSpans(_ context.Context, name string, from, to time.Time) (spans []harp.Span, _ error) {
+func (f *fake) WindowSpans(ctx context.Context, name string, from, to time.Time) ([]harp.Span, error) {
 	f.maintenance.from, f.maintenance.to = from, to
 	i := slices.IndexFunc(f.maintenance.all, func(s harp.WindowStatus) bool { return s.Name == name })
 	if i < 0 {
 		return nil, failures.NotFound("window", name)
 	}
-	source, err := when.WindowSource(&f.maintenance.all[i].Window, []byte(fetchedCalendar))
+	return f.PreviewWindow(ctx, f.maintenance.all[i].Window, from, to)
+}
+
+func (f *fake) PreviewWindow(_ context.Context, w harp.Window, from, to time.Time) (spans []harp.Span, _ error) {
+	source, err := when.WindowSource(&w, []byte(fetchedCalendar))
 	if err != nil {
 		return nil, err
 	}

@@ -348,15 +348,7 @@ func (c *cli) maintSpansCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if len(spans) == harp.MaxWindowSpans {
-				c.notice("there may be more; see --from")
-			}
-			return printList(c, listing[harp.Span]{
-				name:   "spans",
-				header: []string{"from", "to", "note"},
-				row:    func(s harp.Span) []string { return []string{c.clock(s.From), c.spanEnd(s), s.Note} },
-				id:     func(s harp.Span) string { return s.From.Format(time.RFC3339) },
-			}, append([]harp.Span{}, spans...))
+			return c.printSpans(spans)
 		}),
 	}
 	flags := cmd.Flags()
@@ -367,6 +359,19 @@ func (c *cli) maintSpansCommand() *cobra.Command {
 
 // spanDays is for how many days spans are shown.
 const spanDays = 30
+
+// printSpans prints the spans of a window.
+func (c *cli) printSpans(spans []harp.Span) error {
+	if len(spans) == harp.MaxWindowSpans {
+		c.notice("there may be more; see --from")
+	}
+	return printList(c, listing[harp.Span]{
+		name:   "spans",
+		header: []string{"from", "to", "note"},
+		row:    func(s harp.Span) []string { return []string{c.clock(s.From), c.spanEnd(s), s.Note} },
+		id:     func(s harp.Span) string { return s.From.Format(time.RFC3339) },
+	}, append([]harp.Span{}, spans...))
+}
 
 // spanEnd is when a span ends.
 func (c *cli) spanEnd(s harp.Span) string {

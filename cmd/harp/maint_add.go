@@ -208,11 +208,7 @@ func (c *cli) addWindow(ctx context.Context, caller *harp.Caller, f *windowFlags
 		return err
 	}
 	if f.dryRun {
-		text := c.whenText(w)
-		if w.Calendar != nil && w.Calendar.URL != "" {
-			text += ", which would be fetched"
-		}
-		return c.would(object{{"window", w}, {"hosts", hosts}}, "would make window %s: %s on %s, %s now; %s", w.Name, modeText(w), w.Target, hostCount(hosts), text)
+		return c.wouldAddWindow(ctx, caller, w, hosts)
 	}
 	if err := caller.Maintenance().Put(ctx, w); err != nil {
 		return err
@@ -226,4 +222,23 @@ func (c *cli) addWindow(ctx context.Context, caller *harp.Caller, f *windowFlags
 	}
 	c.notice("window %s: %s on %s, %s now; %s", w.Name, modeText(w), w.Target, hostCount(hosts), c.openText(made))
 	return nil
+}
+
+// wouldAddWindow says what a window would be, and when in the next days: the dispatcher, which is asked, fetches what is at a URL.
+func (c *cli) wouldAddWindow(ctx context.Context, caller *harp.Caller, w harp.Window, hosts int) error {
+	begin := time.Now()
+	spans, err := caller.Maintenance().Preview(ctx, w, begin, begin.AddDate(0, 0, spanDays))
+	if err != nil {
+		return err
+	}
+	err = c.would(object{{"window", w}, {"hosts", hosts}, {"spans", append([]harp.Span{}, spans...)}},
+		"would make window %s: %s on %s, %s now; %s", w.Name, modeText(w), w.Target, hostCount(hosts), c.whenText(w))
+	if err != nil || c.format != formatText {
+		return err
+	}
+	if len(spans) == 0 {
+		c.say("no span in the next %d days", spanDays)
+		return nil
+	}
+	return c.printSpans(spans)
 }

@@ -132,7 +132,8 @@ func TestMaintAddSays(t *testing.T) {
 	f.every = true
 	add := []string{"add", "w", "--target", "demo*", "--cron", "0 2 * * SUN", "--for", "2h", "--tz", "Europe/Madrid", "--time", "iso"}
 	got := maintain(t, f, append(slices.Clone(add), "--dry-run")...)
-	if got.stdout != "would make window w: hold on demo*, 2 hosts now; 0 2 * * SUN for 2h, Europe/Madrid\n" || len(f.maintenance.put) > 0 {
+	first, spans, _ := strings.Cut(got.stdout, "\n")
+	if first != "would make window w: hold on demo*, 2 hosts now; 0 2 * * SUN for 2h, Europe/Madrid" || !strings.HasPrefix(spans, "FROM ") || strings.Count(spans, "\n") < 5 || len(f.maintenance.put) > 0 {
 		t.Error(got)
 	}
 	if got := maintain(t, f, add...); got.stderr != "window w: hold on demo*, 2 hosts now; next 2027-03-28T01:00:00.000Z\n" {

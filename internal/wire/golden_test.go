@@ -168,6 +168,7 @@ func TestFrameCaps(t *testing.T) {
 		wire.TypeSubmit:          call.Submission,
 		wire.TypeCall:            call,
 		wire.TypePutWindow:       wire.PutWindow{Request: harp.NewID(), Window: biggestWindow(t)},
+		wire.TypeWindowSpans:     wire.WindowSpans{Window: new(biggestWindow(t)), From: time.Unix(1, 0), To: time.Unix(2, 0)},
 		wire.TypeApply:           wire.NewApply(harp.NewID(), strings.Repeat("m", harp.MaxManagedBy), slices.Repeat([]harp.Document{{Window: new(biggestWindow(t))}}, 5), harp.ApplyOptions{Prune: true}),
 		wire.TypePutNotification: wire.PutNotification{Request: harp.NewID(), Notification: biggestNotification()},
 		wire.TypeChunk:           wire.Chunk{Bytes: make([]byte, wire.MaxChunk)},

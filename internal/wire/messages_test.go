@@ -227,7 +227,7 @@ func windowMessages() map[string]any {
 		},
 		"put_window":   wire.PutWindow{Request: "r", Window: someWindow},
 		"window_ref":   wire.WindowRef{Request: "r", Name: "w"},
-		"window_spans": wire.WindowSpans{Name: "w", From: at(1), To: at(2)},
+		"window_spans": wire.WindowSpans{Name: "w", From: at(1), To: at(2), Window: &someWindow},
 		"spans":        wire.Spans{Spans: someRows},
 		"span":         harp.Span{From: at(1), To: at(2), Note: "n"},
 		"judge_start":  wire.JudgeStart{Host: "web01", Procedure: "p", At: at(1)},

@@ -30,11 +30,12 @@ type WindowRef struct {
 	Name    string `msgpack:"name"`
 }
 
-// WindowSpans asks when a window is.
+// WindowSpans asks when a window is, or would be if it is given whole, in place of its name. Nothing is stored.
 type WindowSpans struct {
-	Name string    `msgpack:"name"`
-	From time.Time `msgpack:"from"`
-	To   time.Time `msgpack:"to"`
+	Name   string       `msgpack:"name,omitempty"`
+	From   time.Time    `msgpack:"from"`
+	To     time.Time    `msgpack:"to"`
+	Window *harp.Window `msgpack:"window,omitempty"`
 }
 
 // Spans answers WindowSpans.

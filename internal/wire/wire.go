@@ -143,7 +143,7 @@ func MaxBody(t transport.Type) int {
 		return MaxMessage + harp.MaxInfo + frameSlack
 	case TypePutGroup:
 		return harp.MaxGroupTarget + frameSlack
-	case TypePutWindow:
+	case TypePutWindow, TypeWindowSpans:
 		return harp.MaxCalendar + frameSlack
 	case TypeEnd, TypeRecords, TypeReply, TypeApply:
 		return 2*MaxMessage + frameSlack
