@@ -90,21 +90,16 @@ func (c *cli) setGroup(ctx context.Context, caller *harp.Caller, name, text stri
 }
 
 func (c *cli) groupRemoveCommand() *cobra.Command {
-	var dry bool
-	look := func(ctx context.Context, caller *harp.Caller, name string) error {
-		_, err := caller.Groups().Get(ctx, name)
-		return err
-	}
-	remove := func(ctx context.Context, caller *harp.Caller, name string) error {
-		return caller.Groups().Delete(ctx, name)
-	}
-	cmd := &cobra.Command{
-		Use:   "rm NAME...",
-		Short: "Delete groups that no other group uses",
-		Args:  cobra.MinimumNArgs(1),
-		RunE:  c.changesNamed(&dry, look, remove, "would delete group %s", "deleted group %s"),
-	}
-	cmd.ValidArgsFunction = c.completeNames(cmd, groupWords)
-	bindDryRun(cmd, &dry)
-	return cmd
+	return c.removeCommand(removal{
+		short: "Delete groups that no other group uses",
+		words: groupWords,
+		look: func(ctx context.Context, caller *harp.Caller, name string) error {
+			_, err := caller.Groups().Get(ctx, name)
+			return err
+		},
+		remove: func(ctx context.Context, caller *harp.Caller, name string) error {
+			return caller.Groups().Delete(ctx, name)
+		},
+		would: "would delete group %s", done: "deleted group %s",
+	})
 }

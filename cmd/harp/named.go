@@ -66,6 +66,28 @@ func (c *cli) changesNamed(dry *bool, look, change change, would, done string) f
 	})
 }
 
+// removal is how nouns of a kind are deleted by their names. words completes these; the rest is as changesNamed has it.
+type removal struct {
+	short        string
+	words        func(ctx context.Context, caller *harp.Caller, args []string, begun string) []word
+	look, remove change
+	would, done  string
+}
+
+// removeCommand is the command rm of a kind of nouns.
+func (c *cli) removeCommand(r removal) *cobra.Command {
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "rm NAME...",
+		Short: r.short,
+		Args:  cobra.MinimumNArgs(1),
+		RunE:  c.changesNamed(&dry, r.look, r.remove, r.would, r.done),
+	}
+	cmd.ValidArgsFunction = c.completeNames(cmd, r.words)
+	bindDryRun(cmd, &dry)
+	return cmd
+}
+
 // namesIn are the names that the arguments are, each once; "-" stands for those on stdin.
 func (c *cli) namesIn(args []string) (names []string, err error) {
 	for _, arg := range args {

@@ -236,23 +236,18 @@ func (c *cli) setRule(ctx context.Context, caller *harp.Caller, r harp.Retention
 }
 
 func (c *cli) retainRemoveCommand() *cobra.Command {
-	var dry bool
-	look := func(ctx context.Context, caller *harp.Caller, name string) error {
-		_, err := findRule(ctx, caller, name)
-		return err
-	}
-	remove := func(ctx context.Context, caller *harp.Caller, name string) error {
-		return caller.Retention().Delete(ctx, name)
-	}
-	cmd := &cobra.Command{
-		Use:   "rm NAME...",
-		Short: "Delete rules; what they keep stays as long as they said",
-		Args:  cobra.MinimumNArgs(1),
-		RunE:  c.changesNamed(&dry, look, remove, "would delete rule %s", "deleted rule %s; what it keeps stays as long as it said"),
-	}
-	cmd.ValidArgsFunction = c.completeNames(cmd, ruleWords)
-	bindDryRun(cmd, &dry)
-	return cmd
+	return c.removeCommand(removal{
+		short: "Delete rules; what they keep stays as long as they said",
+		words: ruleWords,
+		look: func(ctx context.Context, caller *harp.Caller, name string) error {
+			_, err := findRule(ctx, caller, name)
+			return err
+		},
+		remove: func(ctx context.Context, caller *harp.Caller, name string) error {
+			return caller.Retention().Delete(ctx, name)
+		},
+		would: "would delete rule %s", done: "deleted rule %s; what it keeps stays as long as it said",
+	})
 }
 
 // findRule returns the rule of a name. Errors: harp.ErrNotFound.
