@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -23,61 +25,122 @@ import (
 func TestKillBatches(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	complain(t, killedBatches(t, f))
+	complain(t, killedBatches(t, f, pick(6, batchHosts(t))))
 	outcomes(t, f)
 }
 
-// killedBatches makes batches while their dispatcher and agents are killed, each equally often, and returns
-// what was broken.
-func killedBatches(t *testing.T, f *Fleet) (broken []string) {
+// batchHostsEnv says how many hosts batches have in the long form.
+const batchHostsEnv = "HARP_FAULTS_HOSTS"
+
+func batchHosts(t *testing.T) int {
 	t.Helper()
-	must(t, f.StartDispatcher())
-	all := callers(t, f, 3)
-	hosts := names(pick(6, 12))
-	startAgents(t, f, all[0], hosts...)
-	ctx, cancel := context.WithCancel(t.Context())
-	var working sync.WaitGroup
-	made := make([][]*batchRun, len(all))
-	for n, caller := range all {
-		r := rand.New(rand.NewPCG(report.Seed, uint64(900+n)))
-		working.Go(func() {
-			for ctx.Err() == nil && !t.Failed() {
-				made[n] = append(made[n], playBatch(t, f, caller, hosts, r))
-			}
-		})
+	given := os.Getenv(batchHostsEnv)
+	if given == "" {
+		return 12
 	}
-	killAll(t, f, all[0], hosts)
-	cancel()
-	working.Wait()
+	n, err := strconv.Atoi(given)
+	must(t, err)
+	return n
+}
+
+// agentProcesses is how many processes the agents of a fleet are in at most.
+const agentProcesses = 20
+
+// killedBatches makes batches of so many hosts while their dispatcher and agents are killed, each equally often, and returns
+// what was broken.
+func killedBatches(t *testing.T, f *Fleet, ofHosts int) (broken []string) {
+	t.Helper()
+	all, _ := started(t, f, 3, 0)
+	hosts := names(ofHosts)
+	processes := slices.Collect(slices.Chunk(hosts, (ofHosts+agentProcesses-1)/agentProcesses))
+	for _, some := range processes {
+		must(t, f.StartAgents(some[0], some[1:]...))
+	}
+	for _, name := range hosts {
+		waitOnline(t, all[0], name)
+	}
+	p := play(t, all, 900, func(caller *harp.Caller, r *rand.Rand) *batchRun { return playBatch(t, f, caller, hosts, r) })
+	killed := killAll(t, f, all[0], pick(3, 50), 1500*time.Millisecond, processes, nil)
+	runs := p.finish(nil)
 	ends := map[harp.BatchState]int{}
-	runs := slices.Concat(made...)
 	for _, b := range runs {
 		broken = append(broken, b.check()...)
 		ends[b.status.State]++
 	}
+	report.Note(t.Name(), "hosts", ofHosts)
+	report.Note(t.Name(), "kills of the dispatcher and of agents", killed)
 	report.Note(t.Name(), "batches", len(runs))
 	report.Note(t.Name(), "batches ended as", ends)
-	t.Logf("%d batches ended as %v", len(runs), ends)
+	t.Logf("%d kills, %d batches of %d hosts ended as %v", killed, len(runs), ofHosts, ends)
 	return append(broken, settled(t, f, all[0])...)
 }
 
-// killAll kills the dispatcher and agents while batches are under way.
-func killAll(t *testing.T, f *Fleet, caller *harp.Caller, hosts []string) {
+// players are callers each of which plays one batch after the other.
+type players struct {
+	stop func()
+	done chan struct{} // closed when all have played their last
+	made [][]*batchRun
+}
+
+// play has callers play batches until finish is called.
+func play(t *testing.T, all []*harp.Caller, seed uint64, one func(*harp.Caller, *rand.Rand) *batchRun) *players {
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &players{stop: cancel, done: make(chan struct{}), made: make([][]*batchRun, len(all))}
+	var playing sync.WaitGroup
+	for n, caller := range all {
+		r := rand.New(rand.NewPCG(report.Seed, seed+uint64(n))) //nolint:gosec // a few callers
+		playing.Go(func() {
+			for ctx.Err() == nil && !t.Failed() {
+				p.made[n] = append(p.made[n], one(caller, r))
+			}
+		})
+	}
+	go func() {
+		defer close(p.done)
+		playing.Wait()
+	}()
+	return p
+}
+
+// finish waits until the batches that are played have ended, and returns all. meanwhile is called again and again, unless it is nil.
+func (p *players) finish(meanwhile func()) []*batchRun {
+	p.stop()
+	for {
+		select {
+		case <-p.done:
+			return slices.Concat(p.made...)
+		case <-time.After(50 * time.Millisecond):
+			if meanwhile != nil {
+				meanwhile()
+			}
+		}
+	}
+}
+
+// killAll kills the dispatcher and processes of agents while batches are under way, each so often, and returns how many times in all.
+// meanwhile is called again and again, unless it is nil.
+func killAll(t *testing.T, f *Fleet, caller *harp.Caller, each int, longest time.Duration, processes [][]string, meanwhile func()) (killed int) {
 	t.Helper()
-	r := rand.New(rand.NewPCG(report.Seed, 79))
-	kills := slices.Repeat([]bool{true, false}, pick(3, 50))
+	r := rand.New(rand.NewPCG(report.Seed, 80))
+	kills := slices.Repeat([]bool{true, false}, each)
 	r.Shuffle(len(kills), func(i, j int) { kills[i], kills[j] = kills[j], kills[i] })
 	for _, ofDispatcher := range kills {
-		between(r, 200*time.Millisecond, 1500*time.Millisecond)
+		until := time.Now().Add(200*time.Millisecond + time.Duration(r.Int64N(int64(longest-200*time.Millisecond))))
+		for time.Now().Before(until) {
+			if meanwhile != nil {
+				meanwhile()
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
 		if ofDispatcher {
 			restartDispatcher(t, f, caller)
 			continue
 		}
-		name := hosts[r.IntN(len(hosts))]
-		must(t, f.KillAgent(name))
-		must(t, f.StartAgent(name))
+		some := processes[r.IntN(len(processes))]
+		must(t, f.KillAgent(some[0]))
+		must(t, f.StartAgents(some[0], some[1:]...))
 	}
-	report.Note(t.Name(), "kills of the dispatcher and of agents", len(kills))
+	return len(kills)
 }
 
 // batchRun is a batch and what is known of it.
@@ -99,15 +162,21 @@ type batchRun struct {
 }
 
 // batchWithin is how long a batch has to come to its end, on a machine that is busy.
-const batchWithin = 5 * time.Minute
+var batchWithin = pick(5*time.Minute, 20*time.Minute)
 
 // playBatch makes a batch and does with it what operators do, until it has ended.
 func playBatch(t *testing.T, f *Fleet, caller *harp.Caller, hosts []string, r *rand.Rand) *batchRun {
 	t.Helper()
+	return playRun(t, f, caller, hosts, r, (*batchRun).submit)
+}
+
+// playRun does with what is submitted what operators do, until it has ended.
+func playRun(t *testing.T, f *Fleet, caller *harp.Caller, hosts []string, r *rand.Rand, submit func(*batchRun, context.Context)) *batchRun {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), batchWithin)
 	defer cancel()
-	b := &batchRun{t: t, f: f, caller: caller, rand: r, hosts: hosts, most: 1 + r.IntN(4), waves: []int{len(hosts)}}
-	b.submit(ctx)
+	b := &batchRun{t: t, f: f, caller: caller, rand: r, hosts: hosts, most: 1 + r.IntN(max(4, len(hosts)/3)), waves: []int{len(hosts)}}
+	submit(b, ctx)
 	b.play(ctx)
 	return b
 }
@@ -206,7 +275,7 @@ func (b *batchRun) operate(ctx context.Context) (err error) {
 			_ = b.batch.Resume(ctx)
 		}
 		select {
-		case <-time.After(30 * time.Millisecond):
+		case <-time.After(max(30*time.Millisecond, time.Duration(len(b.hosts))*time.Millisecond/2)): // those of many hosts take longer
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

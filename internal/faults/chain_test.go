@@ -9,7 +9,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,37 +31,14 @@ func TestKillChains(t *testing.T) {
 // killedChains plays chains while their dispatcher and agents are killed, and returns what was broken.
 func killedChains(t *testing.T, f *Fleet) (broken []string) {
 	t.Helper()
-	must(t, f.StartDispatcher())
-	all := callers(t, f, pick(2, 3))
-	hosts := names(pick(5, 12))
-	startAgents(t, f, all[0], hosts...)
-	ctx, cancel := context.WithCancel(t.Context())
-	var working sync.WaitGroup
-	made := make([][]*batchRun, len(all))
-	for n, caller := range all {
-		r := rand.New(rand.NewPCG(report.Seed, uint64(700+n)))
-		working.Go(func() {
-			for ctx.Err() == nil && !t.Failed() {
-				made[n] = append(made[n], playChain(t, f, caller, hosts, r))
-			}
-		})
-	}
-	worked := make(chan struct{})
-	go func() {
-		defer close(worked)
-		working.Wait()
-	}()
-	kills, deaths := killAround(t, f, all[0], hosts)
-	cancel()
-	for isOver := false; !isOver; {
-		deaths += revive(t, f, hosts)
-		select {
-		case <-worked:
-			isOver = true
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	runs := slices.Concat(made...)
+	all, hosts := started(t, f, pick(2, 3), pick(5, 12))
+	deaths := 0
+	revives := func() { deaths += revive(t, f, hosts) }
+	p := play(t, all, 700, func(caller *harp.Caller, r *rand.Rand) *batchRun {
+		return playRun(t, f, caller, hosts, r, (*batchRun).submitChain)
+	})
+	kills := killAll(t, f, all[0], pick(3, 60), 1200*time.Millisecond, slices.Collect(slices.Chunk(hosts, 1)), revives)
+	runs := p.finish(revives)
 	for _, b := range runs {
 		b.checkEvents()
 	}
@@ -86,29 +62,6 @@ func killedChains(t *testing.T, f *Fleet) (broken []string) {
 	return broken
 }
 
-// killAround kills the dispatcher and agents, each equally often, and starts agents anew that were ended by a step: so many.
-func killAround(t *testing.T, f *Fleet, caller *harp.Caller, hosts []string) (kills, deaths int) {
-	t.Helper()
-	r := rand.New(rand.NewPCG(report.Seed, 80))
-	of := slices.Repeat([]bool{true, false}, pick(3, 60))
-	r.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
-	for _, ofDispatcher := range of {
-		until := time.Now().Add(time.Duration(200+r.IntN(1000)) * time.Millisecond)
-		for time.Now().Before(until) {
-			deaths += revive(t, f, hosts)
-			time.Sleep(20 * time.Millisecond)
-		}
-		if ofDispatcher {
-			restartDispatcher(t, f, caller)
-			continue
-		}
-		name := hosts[r.IntN(len(hosts))]
-		must(t, f.KillAgent(name))
-		must(t, f.StartAgent(name))
-	}
-	return len(of), deaths
-}
-
 // revive starts the agents anew that are dead, and returns how many.
 func revive(t *testing.T, f *Fleet, hosts []string) (n int) {
 	t.Helper()
@@ -122,17 +75,6 @@ func revive(t *testing.T, f *Fleet, hosts []string) (n int) {
 		}
 	}
 	return n
-}
-
-// playChain makes a chain and does with it what operators do, until it has ended.
-func playChain(t *testing.T, f *Fleet, caller *harp.Caller, hosts []string, r *rand.Rand) *batchRun {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), batchWithin)
-	defer cancel()
-	b := &batchRun{t: t, f: f, caller: caller, rand: r, hosts: hosts, most: 1 + r.IntN(4), waves: []int{len(hosts)}}
-	b.submitChain(ctx)
-	b.play(ctx)
-	return b
 }
 
 // submitChain submits a chain of three steps.

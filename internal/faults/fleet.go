@@ -112,7 +112,10 @@ func (f *Fleet) WitnessFile() string { return filepath.Join(f.Dir, "witness") }
 
 // StartAgent starts an agent. It connects by itself, to the dispatcher or to
 // where Agent.Connect says.
-func (f *Fleet) StartAgent(name string) error {
+func (f *Fleet) StartAgent(name string) error { return f.StartAgents(name) }
+
+// StartAgents is StartAgent for several hosts, whose agents are one process.
+func (f *Fleet) StartAgents(name string, others ...string) error {
 	cfg := f.Agent
 	cfg.Role, cfg.CA, cfg.Name = "agent", filepath.Join(f.Dir, "ca"), name
 	if cfg.Dir == "" {
@@ -121,29 +124,49 @@ func (f *Fleet) StartAgent(name string) error {
 	if cfg.Connect == "" && cfg.Listen == "" {
 		cfg.Connect = f.Addr
 	}
-	cfg.Witness = f.WitnessFile()
+	cfg.Witness, cfg.Others = f.WitnessFile(), map[string]string{}
+	for _, other := range others {
+		cfg.Others[other] = f.AgentDir(other)
+	}
+	if cfg.Boot != "" {
+		cfg.Boot = filepath.Join(cfg.Boot, name)
+	}
 	p, err := Start(f.Program, cfg, filepath.Join(f.Dir, name+".log"))
 	if err != nil {
 		return err
 	}
-	f.agents[name] = p
+	for _, one := range append(others, name) {
+		f.agents[one] = p
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
 	defer cancel()
 	return p.WaitReady(ctx)
 }
 
-// KillAgent kills an agent and notes the ENDs that are in its journal.
+// KillAgent kills an agent, with those of the same process, and notes the ENDs that are in their journals.
 func (f *Fleet) KillAgent(name string) error {
-	f.KillAgentUnread(name)
-	return f.noteEnds(name)
+	for _, one := range f.KillAgentUnread(name) {
+		if err := f.noteEnds(one); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// KillAgentUnread kills an agent of whose journal not all will be there.
-func (f *Fleet) KillAgentUnread(name string) {
+// KillAgentUnread kills an agent of whose journal not all will be there, and returns the hosts that its process was of.
+func (f *Fleet) KillAgentUnread(name string) (hosts []string) {
 	p := f.agents[name]
-	delete(f.agents, name)
+	for one, of := range f.agents {
+		if of == p {
+			hosts = append(hosts, one)
+		}
+	}
+	for _, one := range hosts {
+		delete(f.agents, one)
+	}
 	p.Kill()
 	f.History.Died(p.PID())
+	return hosts
 }
 
 // noteEnds reads a copy of a dead agent's journal.
@@ -214,7 +237,7 @@ func (f *Fleet) Stop() error {
 	var mu sync.Mutex // guards errs
 	var errs []error
 	var stopping sync.WaitGroup
-	for name, p := range f.agents {
+	for p, name := range f.agentProcesses() {
 		stopping.Go(func() {
 			if err := p.Stop(readyWithin); err != nil {
 				mu.Lock()
@@ -234,9 +257,18 @@ func (f *Fleet) Stop() error {
 	return errors.Join(errs...)
 }
 
+// agentProcesses are the processes of agents, each with one of its hosts.
+func (f *Fleet) agentProcesses() map[*Process]string {
+	all := map[*Process]string{}
+	for name, p := range f.agents {
+		all[p] = name
+	}
+	return all
+}
+
 // Kill kills what runs.
 func (f *Fleet) Kill() {
-	for _, p := range f.agents {
+	for p := range f.agentProcesses() {
 		p.Kill()
 	}
 	clear(f.agents)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -38,23 +39,32 @@ func between(r *rand.Rand, least, most time.Duration) {
 	time.Sleep(least + time.Duration(r.Int64N(int64(most-least))))
 }
 
-// names are the names of so many hosts.
+// names are the names of so many hosts, in their order.
 func names(n int) []string {
 	var all []string
+	width := max(len(strconv.Itoa(n-1)), 2)
 	for i := range n {
-		all = append(all, fmt.Sprintf("host%02d", i))
+		all = append(all, fmt.Sprintf("host%0*d", width, i))
 	}
 	return all
+}
+
+// killDispatcher kills the dispatcher so many times, and starts it again after a while.
+func killDispatcher(t *testing.T, f *Fleet, r *rand.Rand, kills int, up, down time.Duration) {
+	t.Helper()
+	for range kills {
+		between(r, 200*time.Millisecond, up)
+		f.KillDispatcher()
+		between(r, 0, down)
+		must(t, f.StartDispatcher())
+	}
 }
 
 // T1: the dispatcher is killed again and again.
 func TestKillDispatcher(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	must(t, f.StartDispatcher())
-	all := callers(t, f, 3)
-	hosts := names(3)
-	startAgents(t, f, all[0], hosts...)
+	all, hosts := started(t, f, 3, 3)
 	l := &Load{Fleet: f, Callers: all, Hosts: hosts, Rate: 400, Workers: 64, Limits: true}
 	var back Times
 	took := underLoad(t, l, func(r *rand.Rand) {
@@ -84,10 +94,7 @@ func restartDispatcher(t *testing.T, f *Fleet, caller *harp.Caller) time.Duratio
 func TestKillAgent(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	must(t, f.StartDispatcher())
-	all := callers(t, f, 3)
-	hosts := names(pick(4, 20))
-	startAgents(t, f, all[0], hosts...)
+	all, hosts := started(t, f, 3, pick(4, 20))
 	l := &Load{Fleet: f, Callers: all, Hosts: hosts, Rate: 400, Workers: 64, Limits: true}
 	took := underLoad(t, l, func(r *rand.Rand) {
 		for range pick(8, 200) {
@@ -105,10 +112,7 @@ func TestKillAgent(t *testing.T) {
 func TestKillBoth(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	must(t, f.StartDispatcher())
-	all := callers(t, f, 3)
-	hosts := names(3)
-	startAgents(t, f, all[0], hosts...)
+	all, hosts := started(t, f, 3, 3)
 	l := &Load{Fleet: f, Callers: all, Hosts: hosts, Rate: 400, Workers: 64, Limits: true}
 	took := underLoad(t, l, func(r *rand.Rand) {
 		for range pick(4, 100) {

@@ -141,6 +141,15 @@ func callers(t *testing.T, f *Fleet, n int) []*harp.Caller {
 	return all
 }
 
+// started starts the dispatcher of a fleet and agents of so many hosts, and connects so many callers.
+func started(t *testing.T, f *Fleet, ofCallers, ofHosts int) (all []*harp.Caller, hosts []string) {
+	t.Helper()
+	must(t, f.StartDispatcher())
+	all, hosts = callers(t, f, ofCallers), names(ofHosts)
+	startAgents(t, f, all[0], hosts...)
+	return all, hosts
+}
+
 // startAgents starts agents and waits until the dispatcher has each of them.
 func startAgents(t *testing.T, f *Fleet, caller *harp.Caller, names ...string) {
 	t.Helper()

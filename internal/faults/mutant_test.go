@@ -183,7 +183,7 @@ func TestMutantPausedBatchGoesOn(t *testing.T) {
 	}
 	f := newFleet(t)
 	f.Program = m.build(t)
-	caught(t, killedBatches(t, f))
+	caught(t, killedBatches(t, f, pick(6, 12)))
 }
 
 // testsFail runs tests of the mutant; that they fail is what was found.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
-	"github.com/harpcaller/harp/internal/faults/actor"
 	"github.com/harpcaller/harp/internal/faults/witness"
 )
 
@@ -20,11 +19,9 @@ import (
 func TestKillDispatcherOfDependencies(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	must(t, f.StartDispatcher())
-	caller := callers(t, f, 1)[0]
-	startAgents(t, f, caller, "host00")
+	connected, _ := started(t, f, 1, 1)
+	caller := connected[0]
 	ss := caller.Schedules()
-	first := []string{"good", "bad"}
 	all := []harp.Schedule{
 		{Name: "good", Cron: "* * * * * *", Overlap: harp.OverlapAllow},
 		{Name: "bad", Cron: "* * * * * *", Overlap: harp.OverlapAllow},
@@ -34,29 +31,9 @@ func TestKillDispatcherOfDependencies(t *testing.T) {
 		{Name: "both", Overlap: harp.OverlapAllow, After: []harp.Dependency{{Schedule: "good"}, {Schedule: "bad", On: harp.OnEnded}}},
 		{Name: "last", Overlap: harp.OverlapAllow, After: []harp.Dependency{{Schedule: "both"}, {Schedule: "alarm"}}},
 	}
-	for _, s := range all {
-		var args actor.Args
-		switch s.Name {
-		case "bad":
-			args.Fail = []string{"host00"}
-		case "slow":
-			args.Sleep = 1500 * time.Millisecond
-		}
-		var err error
-		s.Request, err = harp.NewBatchRequest("host*", actor.Work, args, harp.OfflineWait(harp.NoLimit))
-		must(t, err)
-		must(t, ss.Put(t.Context(), s))
-	}
-	r := rand.New(rand.NewPCG(report.Seed, 81))
-	for range pick(5, 150) {
-		between(r, 200*time.Millisecond, 1500*time.Millisecond)
-		f.KillDispatcher()
-		between(r, 0, 500*time.Millisecond)
-		must(t, f.StartDispatcher())
-	}
-	for _, name := range first {
-		must(t, ss.Pause(t.Context(), name, "", time.Time{}))
-	}
+	putSchedules(t, caller, all)
+	killDispatcher(t, f, rand.New(rand.NewPCG(report.Seed, 81)), pick(5, 150), 1500*time.Millisecond, 500*time.Millisecond)
+	pauseTimes(t, caller, all)
 	ends := 0
 	outcomes := map[string]int{}
 	ran := map[string]int{}

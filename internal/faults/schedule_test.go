@@ -19,39 +19,21 @@ import (
 func TestKillDispatcherOfSchedules(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	must(t, f.StartDispatcher())
-	caller := callers(t, f, 1)[0]
-	startAgents(t, f, caller, "host00")
-	ss := caller.Schedules()
-	all := map[string]harp.Schedule{
-		"all":  {Overlap: harp.OverlapAllow, CatchUpMost: 1000},
-		"last": {Overlap: harp.OverlapAllow},
-		"slow": {Overlap: harp.OverlapQueue},
+	connected, _ := started(t, f, 1, 1)
+	caller := connected[0]
+	const each = "* * * * * *"
+	all := []harp.Schedule{
+		{Name: "all", Cron: each, Overlap: harp.OverlapAllow, CatchUpMost: 1000},
+		{Name: "last", Cron: each, Overlap: harp.OverlapAllow},
+		{Name: "slow", Cron: each, Overlap: harp.OverlapQueue},
 	}
-	for name, s := range all {
-		var args actor.Args
-		if name == "slow" {
-			args.Sleep = 1500 * time.Millisecond
-		}
-		request, err := harp.NewBatchRequest("host*", actor.Work, args, harp.OfflineWait(harp.NoLimit))
-		must(t, err)
-		s.Name, s.Cron, s.Request = name, "* * * * * *", request
-		must(t, ss.Put(t.Context(), s))
-	}
-	r := rand.New(rand.NewPCG(report.Seed, 79))
+	putSchedules(t, caller, all)
 	kills := pick(6, 200)
-	for range kills {
-		between(r, 200*time.Millisecond, 2*time.Second)
-		f.KillDispatcher()
-		between(r, 0, 1500*time.Millisecond)
-		must(t, f.StartDispatcher())
-	}
-	for name := range all {
-		must(t, ss.Pause(t.Context(), name, "", time.Time{}))
-	}
+	killDispatcher(t, f, rand.New(rand.NewPCG(report.Seed, 79)), kills, 2*time.Second, 1500*time.Millisecond)
+	pauseTimes(t, caller, all)
 	times, fires := 0, 0
-	for name := range all {
-		n, fired := checkLedger(t, f, caller, name)
+	for _, s := range all {
+		n, fired := checkLedger(t, f, caller, s.Name)
 		times, fires = times+n, fires+fired
 	}
 	if times < kills || fires < kills {
@@ -60,6 +42,34 @@ func TestKillDispatcherOfSchedules(t *testing.T) {
 	t.Logf("%d times, of which %d fired", times, fires)
 	report.Note(t.Name(), "times", times)
 	report.Note(t.Name(), "fired", fires)
+}
+
+// putSchedules puts schedules that have the procedure work run: of "bad" it fails, and of "slow" it takes longer than a second.
+func putSchedules(t *testing.T, caller *harp.Caller, all []harp.Schedule) {
+	t.Helper()
+	for _, s := range all {
+		var args actor.Args
+		switch s.Name {
+		case "bad":
+			args.Fail = []string{"host00"}
+		case "slow":
+			args.Sleep = 1500 * time.Millisecond
+		}
+		var err error
+		s.Request, err = harp.NewBatchRequest("host*", actor.Work, args, harp.OfflineWait(harp.NoLimit))
+		must(t, err)
+		must(t, caller.Schedules().Put(t.Context(), s))
+	}
+}
+
+// pauseTimes pauses the schedules that have times.
+func pauseTimes(t *testing.T, caller *harp.Caller, all []harp.Schedule) {
+	t.Helper()
+	for _, s := range all {
+		if s.Cron != "" {
+			must(t, caller.Schedules().Pause(t.Context(), s.Name, "", time.Time{}))
+		}
+	}
 }
 
 // checkLedger compares the ledger of a schedule that has a time each second with the witness, and returns how many times there were, and

@@ -23,17 +23,48 @@ import (
 
 func runAgent(ctx context.Context, cfg Config, ca *devca.CA, log *slog.Logger) error {
 	defer tune.Agent.Start()() // as the program harp does
-	tc, err := ca.TLS(transport.Identity{Role: transport.RoleAgent, Name: cfg.Name})
-	if err != nil {
-		return err
+	if cfg.Boot != "" {
+		if err := os.Setenv(BootEnv, cfg.Boot); err != nil {
+			return err
+		}
 	}
 	w, err := witness.Open(cfg.Witness, harp.NewID())
 	if err != nil {
 		return err
 	}
 	defer w.Close()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	others := make(chan error, len(cfg.Others))
+	for name, dir := range cfg.Others {
+		go func() {
+			defer stop() // one that fails ends all
+			a, err := newAgent(cfg, name, dir, ca, w, log)
+			if err == nil {
+				err = a.Connect(ctx, cfg.Connect)
+			}
+			others <- err
+		}()
+	}
+	a, err := newAgent(cfg, cfg.Name, cfg.Dir, ca, w, log)
+	if err == nil {
+		err = serveAgent(ctx, cfg, a)
+	}
+	stop()
+	for range cfg.Others {
+		err = errors.Join(err, <-others)
+	}
+	return err
+}
+
+// newAgent makes the agent of a host.
+func newAgent(cfg Config, name, dir string, ca *devca.CA, w *witness.File, log *slog.Logger) (*agent.Agent, error) {
+	tc, err := ca.TLS(transport.Identity{Role: transport.RoleAgent, Name: name})
+	if err != nil {
+		return nil, err
+	}
 	a := agent.New(agent.Config{
-		Name: cfg.Name, Dir: cfg.Dir, TLS: tc, Logger: log,
+		Name: name, Dir: dir, TLS: tc, Logger: log,
 		Limits: agent.Limits{MaxAttempts: cfg.MaxAttempts},
 		Facts:  func(context.Context) (map[string]any, error) { return nil, nil },
 	})
@@ -41,10 +72,10 @@ func runAgent(ctx context.Context, cfg Config, ca *devca.CA, log *slog.Logger) e
 	agent.HandleStream(a, harp.NewStreamProc[Args, Record, Result](Again), worker(w), agent.Idempotent())
 	if cfg.Procedures != "" {
 		if err := a.Load(cfg.Procedures); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return serveAgent(ctx, cfg, a)
+	return a, nil
 }
 
 // serveAgent lets an agent be dialled, and dial.

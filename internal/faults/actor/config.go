@@ -43,11 +43,16 @@ type Config struct {
 
 	// An agent's.
 	Name        string
-	Connect     string // the dispatcher's address; "", with Listen: none
-	Witness     string // file
-	MaxAttempts int    // 0: the default
-	Procedures  string // folder with commands; "": none
+	Others      map[string]string // further hosts of the process, each with its folder
+	Connect     string            // the dispatcher's address; "", with Listen: none
+	Boot        string            // file with the id of its machine's boot, for a program that reads it there; "": the kernel's
+	Witness     string            // file
+	MaxAttempts int               // 0: the default
+	Procedures  string            // folder with commands; "": none
 }
+
+// BootEnv names the file with the id of the boot, where the program is built to ask it.
+const BootEnv = "HARP_FAULTS_BOOT"
 
 // The procedures of an agent.
 const (
