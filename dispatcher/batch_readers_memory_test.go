@@ -11,12 +11,12 @@ import (
 	"github.com/harpcaller/harp/dispatcher"
 )
 
-// TestReadersOfALongBatchTakeNoMore: what 100 readers of a batch's log make the dispatcher hold does not grow with the hosts of the batch, neither
+// TestReadersOfALongBatchTakeNoMore: what each of many readers of a batch's log makes the dispatcher hold does not grow with the hosts of the batch, neither
 // while each is in the middle of a page, nor while all wait for what is still to come.
 func TestReadersOfALongBatchTakeNoMore(t *testing.T) {
 	const (
-		readers = 100
-		reading = 256 << 10 // bytes that one may take: its page
+		readers = 30
+		reading = 1 << 20 // bytes that one may take: its page
 		waiting = 16 << 10
 	)
 	for _, hosts := range []int{1_000, 10_000} {
