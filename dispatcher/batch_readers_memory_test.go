@@ -16,7 +16,7 @@ import (
 func TestReadersOfALongBatchTakeNoMore(t *testing.T) {
 	const (
 		readers = 30
-		reading = 1 << 20 // bytes that one may take: its page
+		reading = 2 << 20 // bytes that one may take: its page
 		waiting = 16 << 10
 	)
 	for _, hosts := range []int{1_000, 10_000} {
