@@ -27,7 +27,7 @@ func BenchmarkOpenSchedules(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			s := d.service(harp.Principal{Kind: "caller", Name: "ci", Auth: "certificate"})
+			s := d.service(harp.Principal{Kind: processKind, Auth: "process"}) // others may have half of them
 			for n := range schedules {
 				req, err := harp.NewBatchRequest("h", "p", nil, harp.OfflineWait(harp.NoLimit))
 				if err != nil {

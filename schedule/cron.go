@@ -1,7 +1,9 @@
 package schedule
 
 import (
+	"math/bits"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -9,12 +11,14 @@ import (
 	"github.com/adhocore/gronx"
 )
 
-// expression is a cron expression. Its wall times come from gronx, which is never told of a zone. What gronx is
+// expression is a cron expression. Its days come from gronx, which is never told of a zone. What gronx is
 // given was read here before: it takes names in the wrong field and text behind a number, and finds
-// a wrong item of a list only at times at which none before it is due.
+// a wrong item of a list only at times at which none before it is due. The times of a day are sets here: gronx reads its
+// text anew for each time.
 type expression struct {
-	text  string // all seven fields, in numbers
-	class class
+	seconds, minutes, hours uint64 // a bit for each
+	days                    string // all seven fields, in numbers, as of midnights; "": all days
+	class                   class
 }
 
 // class is how an expression begins, which decides what a change of the clock does to it.
@@ -74,7 +78,10 @@ func parseCron(text string) (expression, error) {
 			return expression{}, err
 		}
 	}
-	e := expression{text: strings.Join(fields, " ")}
+	e := expression{seconds: parts[0].set(fields[0]), minutes: parts[1].set(fields[1]), hours: parts[2].set(fields[2])}
+	if slices.ContainsFunc(fields[3:], func(field string) bool { return field != "*" }) {
+		e.days = "0 0 0 " + strings.Join(fields[3:], " ")
+	}
 	switch {
 	case fields[2][0] == '*':
 		e.class = classHours
@@ -230,11 +237,87 @@ func parseNumber(text string) (int, bool) {
 	return n, err == nil
 }
 
+// set is which values a field has that was read, a bit for each.
+func (p part) set(field string) (set uint64) {
+	for item := range strings.SplitSeq(field, ",") {
+		values, every, stepped := strings.Cut(item, "/")
+		first, last, ranged := strings.Cut(values, "-")
+		low, _ := parseNumber(first) // * begins with the first
+		high, _ := parseNumber(last)
+		step, _ := parseNumber(every)
+		switch {
+		case first == "*", stepped && !ranged:
+			high = p.max
+		case !ranged:
+			high = low
+		}
+		for n := low; n <= high; n += max(step, 1) {
+			set |= 1 << n
+		}
+	}
+	return set
+}
+
+// nextIn is the first value of a set from one on; false if there is none.
+func nextIn(set uint64, from int) (int, bool) {
+	n := bits.TrailingZeros64(set &^ (1<<from - 1))
+	return n, n < 64
+}
+
 // nextWall returns the first wall time after another one.
 func (e expression) nextWall(after time.Time) (time.Time, bool) {
+	after = after.Truncate(time.Second)
+	wall := after.Add(time.Second)
+	year, month, day := wall.Date()
+	today := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+	from, ok := e.nextDay(today)
+	if !ok {
+		return time.Time{}, false
+	}
+	if from.Equal(today) {
+		if later, ok := e.nextOfDay(wall.Clock()); ok {
+			return today.Add(later), true
+		}
+		if from, ok = e.nextDay(today.AddDate(0, 0, 1)); !ok {
+			return time.Time{}, false
+		}
+	}
+	first, _ := e.nextOfDay(0, 0, 0) // no set is empty
+	return from.Add(first), true
+}
+
+// nextDay returns the first day from one on, as its midnight.
+func (e expression) nextDay(from time.Time) (time.Time, bool) {
+	if e.days == "" {
+		return from, true
+	}
 	// Past its last year gronx returns the time that it was given, and no error.
-	wall, err := gronx.NextTickAfter(e.text, after, false)
-	return wall, err == nil && wall.After(after)
+	before := from.Add(-time.Second)
+	day, err := gronx.NextTickAfter(e.days, before, false)
+	return day, err == nil && day.After(before)
+}
+
+// nextOfDay returns the first time of a day from one on; false if there is none.
+func (e expression) nextOfDay(hour, minute, second int) (time.Duration, bool) {
+	h, ok := nextIn(e.hours, hour)
+	if !ok {
+		return 0, false
+	}
+	if h > hour {
+		minute, second = 0, 0
+	}
+	m, ok := nextIn(e.minutes, minute)
+	if !ok {
+		return e.nextOfDay(hour+1, 0, 0)
+	}
+	if m > minute {
+		second = 0
+	}
+	s, ok := nextIn(e.seconds, second)
+	if !ok {
+		return e.nextOfDay(h, m+1, 0)
+	}
+	return time.Duration(h)*time.Hour + time.Duration(m)*time.Minute + time.Duration(s)*time.Second, true
 }
 
 // once is the wall time of "at".
