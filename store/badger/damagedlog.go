@@ -78,6 +78,9 @@ func memNumbers(dir string) ([]int, error) {
 	return numbers, nil
 }
 
+// syncLog syncs a log that was cut off. Tests replace it.
+var syncLog = (*os.File).Sync
+
 // keepDamagedLog makes another file of the value log behind the newest where that has whole entries
 // behind one that cannot be read: badger cuts the newest off alone. Those of a version above the last that was
 // committed, if that is known, were on their way, and may be cut off.
@@ -96,7 +99,7 @@ func keepDamagedLog(dir string, committed uint64) error {
 	if !damaged {
 		return nil
 	}
-	if err := errors.Join(newest.file.Truncate(int64(end)), newest.file.Sync()); err != nil {
+	if err := errors.Join(newest.file.Truncate(int64(end)), syncLog(newest.file)); err != nil {
 		return err
 	}
 	next := newest.name(newest.number + 1)

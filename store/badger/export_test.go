@@ -47,6 +47,13 @@ func DieAtNextChange() {
 	}
 }
 
+// FailLogSync has the sync of a log that was cut off fail, until what it returns is called.
+func FailLogSync(err error) (mend func()) {
+	had := syncLog
+	syncLog = func(*os.File) error { return err }
+	return func() { syncLog = had }
+}
+
 // HoldManifest lets no manifest be synced until what it returns is called, with the error of those that waited.
 func HoldManifest() (release func(error)) {
 	released, had := make(chan struct{}), syncManifest
