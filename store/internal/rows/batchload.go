@@ -1,18 +1,20 @@
 package rows
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
 )
 
-// loadBatches reads the batches that have not ended, before their members are. There are few: so the
-// lives of all are looked at, rather than an index that the end of each had to change.
+// loadBatches reads the batches that have not ended, before their members are.
 func (s *Store) loadBatches(snap Snapshot) error {
-	return eachBatch(snap, func(i id) error {
+	return eachUnended(snap, func(i id) error {
 		b, err := openBatch(snap, i)
 		if err != nil {
 			return fmt.Errorf("store: batch %s: %w", i, err)
@@ -29,6 +31,82 @@ func (s *Store) loadBatches(snap Snapshot) error {
 		s.sched.RingBatch(b.slots, 1)
 		return nil
 	})
+}
+
+// eachUnended calls f with the ids of the batches that are in no index of what has ended. Nothing is read of the others, which are many
+// where schedules make them, and of which something may be damaged. Where the index of all batches is not whole it is all of them.
+func eachUnended(snap Snapshot, f func(i id) error) error {
+	over, err := endedNumbers(snap)
+	if err != nil {
+		return err
+	}
+	listed := 0
+	var left []id
+	for entry, err := range snap.Keys(indexKey(byBatch)) {
+		if err != nil {
+			return err
+		}
+		listed++
+		if _, ended := slices.BinarySearch(over, numberIn(entry.Key)); ended {
+			continue
+		}
+		key := bytes.Clone(entry.Key)
+		value, err := snap.Get(key)
+		if err != nil {
+			return err
+		}
+		i, err := indexed(Item{key, value})
+		if errors.Is(err, ErrDamaged) {
+			return eachBatch(snap, f)
+		}
+		if err != nil {
+			return err
+		}
+		left = append(left, i)
+	}
+	there, err := countBatches(snap)
+	if err != nil {
+		return err
+	}
+	if there != listed {
+		return eachBatch(snap, f)
+	}
+	for _, i := range left {
+		if err := f(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endedNumbers are the submit numbers of the batches that have ended, in their order.
+func endedNumbers(snap Snapshot) (over []uint64, err error) {
+	for _, kind := range []byte{byBatchEnd, byClassBatchEnd} {
+		for entry, err := range snap.Keys(indexKey(kind)) {
+			if err != nil {
+				return nil, err
+			}
+			over = append(over, numberIn(entry.Key))
+		}
+	}
+	slices.Sort(over)
+	return over, nil
+}
+
+// numberIn is the submit number in the key of an entry of an index.
+func numberIn(key []byte) uint64 { return binary.BigEndian.Uint64(key[len(key)-8:]) }
+
+// countBatches is how many batches there are.
+func countBatches(snap Snapshot) (n int, err error) {
+	for entry, err := range snap.Keys([]byte{prefixBatch}) {
+		if err != nil {
+			return 0, err
+		}
+		if len(entry.Key) == 1+len(id{}) {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // eachBatch calls f with the ids of all batches that are not pruned.

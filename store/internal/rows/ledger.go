@@ -219,15 +219,18 @@ func (p *pruning) pruneLedgers() error {
 	if p.retention.EventsBefore.IsZero() {
 		return nil
 	}
+	before := nanos(p.retention.EventsBefore)
 	from := p.s.swept[string(byLedger)]
 	delete(p.s.swept, string(byLedger))
-	for range maxLedgers {
-		name, found, err := p.nextLedger(from)
-		if err != nil || !found {
+	for n := 0; n < maxLedgers && p.entries < store.MaxExamined; n++ {
+		name, first, err := p.nextLedger(from)
+		if err != nil || name == "" {
 			return err
 		}
-		if err := p.pruneLedger(name); err != nil {
-			return err
+		if first < before {
+			if err := p.pruneLedger(name, before); err != nil {
+				return err
+			}
 		}
 		from = PrefixEnd(ledgerOf(name))
 		if p.isFull() {
@@ -239,35 +242,41 @@ func (p *pruning) pruneLedgers() error {
 	return nil
 }
 
-// nextLedger is the schedule of the first entry from a key on.
-func (p *pruning) nextLedger(from []byte) (name string, found bool, err error) {
+// nextLedger is the schedule of the first entry from a key on, and the first time of that; "": there is none.
+func (p *pruning) nextLedger(from []byte) (name string, first int64, err error) {
 	for item, err := range p.snap.Scan([]byte{prefixLedger}, from, false) {
 		if err != nil {
-			return "", false, err
+			return "", 0, err
 		}
-		return ledgerName(item.Key), true, nil
+		name = ledgerName(item.Key)
+		return name, timeIn(item.Key[len(ledgerOf(name)):]), nil
 	}
-	return "", false, nil
+	return "", 0, nil
 }
 
-// pruneLedger deletes what of one ledger is too old.
-func (p *pruning) pruneLedger(name string) error {
+// timeIn is the time that appendTime has appended, which the key goes on with.
+func timeIn(key []byte) int64 { return int64(binary.BigEndian.Uint64(key) ^ 1<<63) } //nolint:gosec // as it was appended
+
+// pruneLedger deletes what of one ledger is too old. What is of times that are not is younger, but for what was skipped by hand before
+// its time, and is not looked at.
+func (p *pruning) pruneLedger(name string, before int64) error {
 	prefix := ledgerOf(name)
 	kept, err := p.firstKept(name, prefix)
 	if err != nil {
 		return err
 	}
-	before := nanos(p.retention.EventsBefore)
 	var through int64 // the last time of what is deleted
 	examined := 0
 	for item, err := range p.snap.Scan(prefix, nil, false) {
 		if err != nil {
 			return err
 		}
-		if kept != nil && bytes.Compare(item.Key, kept) >= 0 || examined == store.MaxExamined || p.size >= maxRemoved {
+		at := timeIn(item.Key[len(prefix):])
+		if at >= before || kept != nil && bytes.Compare(item.Key, kept) >= 0 || examined == store.MaxExamined || p.size >= maxRemoved {
 			break
 		}
 		examined++
+		p.entries++
 		var row ledgerRow
 		switch err := readItem(p.snap, item, &row); {
 		case errors.Is(err, ErrDamaged):
@@ -283,7 +292,6 @@ func (p *pruning) pruneLedger(name string) error {
 			return err
 		}
 		p.write(ledgerEntryKey(key), nil)
-		at := int64(binary.BigEndian.Uint64(key[len(prefix):]) ^ 1<<63)
 		through = max(through, row.To, at)
 	}
 	if through == 0 {

@@ -44,6 +44,7 @@ type pruning struct {
 	steady    int64  // now by a clock that is never set
 	ids       []byte // of the jobs deleted
 	sought    int    // members of batches
+	entries   int    // of ledgers that were looked at
 	lost      uint32 // the class of the batch under way, if what that counts there cannot be read
 	out       store.Pruned
 }

@@ -2,6 +2,8 @@ package rows
 
 import (
 	"errors"
+	"fmt"
+	"iter"
 	"testing"
 	"time"
 
@@ -98,7 +100,7 @@ func TestDamagedLedger(t *testing.T) {
 	if _, err := s.StepSchedule(t.Context(), store.ScheduleStep{Name: "s", Revision: is.Revision, Delete: true}, noon); err != nil {
 		t.Fatal(err)
 	}
-	prune(t, s, store.Retention{EventsBefore: noon.Add(time.Second)}, noon)
+	prune(t, s, store.Retention{EventsBefore: noon.Add(3 * time.Hour)}, noon)
 	if n := e.count(prefixLedger) + e.count(prefixIndex, byLedger) + e.count(prefixSchedule); n != 0 {
 		t.Errorf("%d rows are left", n)
 	}
@@ -122,6 +124,96 @@ func TestPruneManyLedgers(t *testing.T) {
 		if n := e.count(prefixLedger); n != left {
 			t.Errorf("%d are left, want %d", n, left)
 		}
+	}
+}
+
+// scanning counts the entries of ledgers that a store looks at.
+type scanning struct {
+	*trial
+	entries int
+}
+
+type scanningView struct {
+	Snapshot
+	of *scanning
+}
+
+func (c *scanning) View() (Snapshot, error) {
+	snap, err := c.trial.View()
+	return &scanningView{snap, c}, err
+}
+
+func (v *scanningView) Scan(prefix, from []byte, reverse bool) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		for item, err := range v.Snapshot.Scan(prefix, from, reverse) {
+			if err == nil && item.Key[0] == prefixLedger {
+				v.of.entries++
+			}
+			if !yield(item, err) {
+				return
+			}
+		}
+	}
+}
+
+// TestPruneLooksAtNoYoungEntry checks that of a ledger in which nothing is old a Prune looks at the first entry, and of another one at what
+// is old and what is kept in any case.
+func TestPruneLooksAtNoYoungEntry(t *testing.T) {
+	const schedules, entries, old = 5, 400, 10
+	e := &scanning{trial: newTrial()}
+	s := opened(t, e, Options{})
+	for n := range schedules {
+		step := store.ScheduleStep{Name: fmt.Sprint("s", n), Document: []byte("1")}
+		for m := range entries {
+			step.Entry = firedAt(noon.Add(time.Duration(m) * time.Minute))
+			step.Entry.At = step.Entry.From.Add(time.Second)
+			step.Revision, step.Document = stepped(t, s, step).Revision, nil
+		}
+	}
+	for _, c := range []struct {
+		before time.Time
+		looked int // at most
+		left   int
+	}{
+		{noon, schedules, schedules * entries},
+		{noon.Add(old * time.Minute), schedules * (1 + store.LedgerKept + old + 1), schedules * (entries - old)},
+		{noon.Add(old * time.Minute), schedules, schedules * (entries - old)},
+	} {
+		e.entries = 0
+		prune(t, s, store.Retention{EventsBefore: c.before}, noon)
+		if n := e.count(prefixLedger); e.entries > c.looked || n != c.left {
+			t.Errorf("before %v it looks at %d entries, at most %d, and leaves %d, want %d", c.before, e.entries, c.looked, n, c.left)
+		}
+	}
+}
+
+// TestPruneLooksAtFewEntries checks that a Prune looks at so many entries that are old by their times and were made of late, as a backfill makes
+// them, and the next ones at the others.
+func TestPruneLooksAtFewEntries(t *testing.T) {
+	const schedules, entries = 30, store.MaxExamined / 10
+	e := &scanning{trial: newTrial()}
+	s := opened(t, e, Options{})
+	for n := range schedules {
+		for m := range entries {
+			entry := firedAt(noon.Add(time.Duration(m) * time.Minute))
+			entry.Kind, entry.At = harp.LedgerBackfill, noon.Add(day)
+			if m == entries/2 {
+				entry.At = noon
+			}
+			if _, err := s.StepSchedule(t.Context(), store.ScheduleStep{Name: fmt.Sprintf("s%02d", n), Entry: entry}, noon); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 4 {
+		e.entries = 0
+		prune(t, s, store.Retention{EventsBefore: noon.Add(day / 2)}, noon)
+		if e.entries > 2*store.MaxExamined {
+			t.Errorf("it looks at %d entries", e.entries)
+		}
+	}
+	if n := e.count(prefixLedger); n != schedules*(entries-1) {
+		t.Errorf("%d entries are left", n)
 	}
 }
 
