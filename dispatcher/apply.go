@@ -123,8 +123,7 @@ func (a *application) commit(ctx context.Context, op store.Operation) error {
 		if errors.Is(err, harp.ErrConflict) {
 			for _, step := range a.stored.Steps {
 				if step.Revision > 0 {
-					_, also := a.d.rereadSchedule(a.d.ctx, step.Name)
-					err = errors.Join(err, also)
+					err = errors.Join(err, a.d.rereadForLoop(step.Name))
 				}
 			}
 		}

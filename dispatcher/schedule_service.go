@@ -46,13 +46,19 @@ func (d *Dispatcher) changeSchedule(ctx context.Context, op store.Operation, nam
 	done, err := d.store.StepSchedule(ctx, *step, now)
 	if err != nil {
 		if s != nil && errors.Is(err, harp.ErrConflict) {
-			_, also := d.rereadSchedule(d.ctx, name)
-			err = errors.Join(err, also)
+			err = errors.Join(err, d.rereadForLoop(name))
 		}
 		return 0, false, err
 	}
 	d.noteStep(s, step, done.Revision)
 	return done.Count, false, nil
+}
+
+// rereadForLoop reads a schedule anew of which a change was refused, and has the loop look at it: when its next time is has to be found anew.
+func (d *Dispatcher) rereadForLoop(name string) error {
+	_, err := d.rereadSchedule(d.ctx, name)
+	d.schedules.note(name)
+	return err
 }
 
 // noteStep notes a step of a schedule that was made, and has the loop look at it. s is as it was, nil if there was none.

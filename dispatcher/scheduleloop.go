@@ -97,8 +97,12 @@ func (d *Dispatcher) settleSchedule(ctx context.Context, s *scheduled) error {
 		switch {
 		case errors.Is(err, harp.ErrConflict):
 			is, also := d.rereadSchedule(ctx, s.name)
-			if also != nil || is == nil {
+			switch {
+			case also != nil:
+				d.schedules.set(s.wakeAt(now.Add(scheduleRetry)))
 				return also
+			case is == nil:
+				return nil
 			}
 			if is.revision == s.revision {
 				d.schedules.set(is.wakeAt(now.Add(scheduleRetry)))
