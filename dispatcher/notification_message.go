@@ -41,6 +41,7 @@ type messageDocument struct {
 	Data    []byte    `msgpack:"data"` // JSON
 	Subject string    `msgpack:"subject"`
 	Text    string    `msgpack:"text"`
+	Store   string    `msgpack:"store,omitempty"` // the id of the one in which it was made: restored from a backup it is the same message
 
 	Tries   int       `msgpack:"tries,omitempty"`
 	Tried   time.Time `msgpack:"tried,omitempty"`  // the last time

@@ -113,7 +113,7 @@ func (n *notifier) sendStored(m *queued, sender notify.Sender, to harp.Receiver)
 	case err != nil:
 		return outcome{}, err
 	}
-	return n.d.sendOnce(n.sends, sender, to, doc.message(messageID(n.d.store.ID(), n.name, m.no))), nil
+	return n.d.sendOnce(n.sends, sender, to, doc.message(n.messageID(m))), nil
 }
 
 // sendOnce sends a message within the time that its receiver has.
@@ -180,7 +180,7 @@ func (n *notifier) settle(ctx context.Context, s *notifyStep, m *queued) error {
 		if out.taken {
 			s.state.Sent++
 		} else {
-			s.addEvent(harp.EventNotificationGap, "message "+messageID(n.d.store.ID(), n.name, m.no)+" cannot be read", harp.Principal{})
+			s.addEvent(harp.EventNotificationGap, "message "+n.messageID(m)+" cannot be read", harp.Principal{})
 		}
 		s.drop(m, old)
 		return nil
@@ -196,7 +196,7 @@ func (n *notifier) settle(ctx context.Context, s *notifyStep, m *queued) error {
 		}
 	case out.err.Final || doc.Tries > len(tryAfter):
 		doc.GivenUp = true
-		s.addEvent(harp.EventNotificationFailed, fmt.Sprintf("message %s, %s, was given up after %d tries: %s", messageID(n.d.store.ID(), n.name, m.no), doc.Subject, doc.Tries, doc.Answer), harp.Principal{})
+		s.addEvent(harp.EventNotificationFailed, fmt.Sprintf("message %s, %s, was given up after %d tries: %s", n.messageID(m), doc.Subject, doc.Tries, doc.Answer), harp.Principal{})
 	default:
 		wait = min(max(tryAfter[doc.Tries-1], out.err.After), notifyLongest)
 	}
@@ -314,7 +314,7 @@ func (n *notifier) retry(ctx context.Context, op store.Operation, id string) (in
 func (n *notifier) chosen(id string) (all []*queued) {
 	for _, no := range slices.Sorted(maps.Keys(n.messages)) {
 		m := n.messages[no]
-		if m.busy || id != "" && messageID(n.d.store.ID(), n.name, no) != id {
+		if m.busy || id != "" && n.messageID(m) != id {
 			continue
 		}
 		all = append(all, m)

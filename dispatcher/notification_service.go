@@ -93,20 +93,22 @@ func (ns *notifications) count() int {
 
 // checkRoom refuses a notification beyond what there may be, when so many others are to be made by the same principal, too. Errors: harp.ErrRefused.
 func (ns *notifications) checkRoom(name string, who harp.Principal, others int) error {
-	ns.mu.RLock()
-	defer ns.mu.RUnlock()
-	if ns.byName[name] == nil && len(ns.byName)+others >= maxNotifications {
-		return failures.New("refused", fmt.Sprintf("there are %d notifications, at most %d", len(ns.byName)+others, maxNotifications)).Err()
-	}
+	all := ns.all() // whoever deletes one holds that, and removes it from these
+	isThere := false
 	has, more := documentRoom{count: 1 + others}, documentRoom{count: 1}
-	for of, n := range ns.byName {
+	for _, n := range all {
+		isIt := n.name == name
+		isThere = isThere || isIt
 		switch {
 		case n.document().By != who:
-		case of == name:
+		case isIt:
 			more.count = 0
 		default:
 			has.count++
 		}
+	}
+	if !isThere && len(all)+others >= maxNotifications {
+		return failures.New("refused", fmt.Sprintf("there are %d notifications, at most %d", len(all)+others, maxNotifications)).Err()
 	}
 	return checkHalf(who, "notifications", has, more, documentRoom{count: maxNotifications})
 }
@@ -309,10 +311,13 @@ func (s *service) ListMessages(ctx context.Context, name, cursor string) (harp.P
 // page returns messages in the order of their events, from the one after the cursor, which is an id.
 func (n *notifier) page(ctx context.Context, cursor string) (out harp.Page[harp.MessageStatus], err error) {
 	n.mu.Lock()
-	numbers := slices.Sorted(maps.Keys(n.messages))
+	ids := make(map[uint64]string, len(n.messages))
+	for no, m := range n.messages {
+		ids[no] = n.messageID(m)
+	}
 	n.mu.Unlock()
-	for _, no := range numbers {
-		id := messageID(n.d.store.ID(), n.name, no)
+	for _, no := range slices.Sorted(maps.Keys(ids)) {
+		id := ids[no]
 		if id <= cursor {
 			continue
 		}

@@ -56,6 +56,7 @@ type notifier struct {
 // queued is what is in memory of a message.
 type queued struct {
 	no      uint64
+	store   string // in which it was made
 	size    int
 	due     time.Time // on the clock that is never set
 	tries   int
@@ -70,6 +71,9 @@ type awayHost struct {
 	due  time.Time // on the clock that is never set
 	told bool
 }
+
+// messageID is the id of a message.
+func (n *notifier) messageID(m *queued) string { return messageID(m.store, n.name, m.no) }
 
 // messageName is the name of the document of a message.
 func messageName(no uint64) string { return fmt.Sprintf("%016x", no) }
@@ -175,7 +179,7 @@ func (n *notifier) loadMessages(ctx context.Context) error {
 				continue
 			}
 			n.messages[no] = &queued{
-				no: no, size: len(doc.Content), due: n.d.remaining(m.Due, m.waits()), tries: m.Tries, givenUp: m.GivenUp, at: m.Time,
+				no: no, store: cmp.Or(m.Store, n.d.store.ID()), size: len(doc.Content), due: n.d.remaining(m.Due, m.waits()), tries: m.Tries, givenUp: m.GivenUp, at: m.Time,
 			}
 		}
 		if cursor = next; cursor == "" {
@@ -330,12 +334,12 @@ func (s *notifyStep) add(no uint64, m *messageDocument) {
 // put makes a message that is due now.
 func (s *notifyStep) put(no uint64, m *messageDocument) {
 	n := s.n
-	m.Due = n.d.now().UTC()
+	m.Due, m.Store = n.d.now().UTC(), n.d.store.ID()
 	content := wire.Encode(*m)
 	s.change(messageKind(n.name), messageName(no), nil, content)
 	s.state.Messages++
 	s.pending, s.bytes = s.pending+1, s.bytes+len(content)
-	q := &queued{no: no, size: len(content), due: time.Now(), at: m.Time}
+	q := &queued{no: no, store: m.Store, size: len(content), due: time.Now(), at: m.Time}
 	s.done = append(s.done, func() { n.messages[no] = q })
 }
 

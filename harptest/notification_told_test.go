@@ -3,6 +3,7 @@ package harptest_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,6 +104,47 @@ func TestNotificationWhenTheDiskIsFull(t *testing.T) {
 		}
 		if s := status(t, sys, "n"); s.Pending != 0 || s.Sent != 6 {
 			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestRestoredMessage: a message that waits as a backup is made is the same one in the store that is restored from it, so that a receiver
+// that remembers ids does not act twice.
+func TestRestoredMessage(t *testing.T) {
+	notified(t, dispatcher.Config{}, func(t *testing.T, sys *harptest.System, r *receivers) {
+		var ids []string
+		r.answers(func(_ context.Context, _ string, m notify.Message) error {
+			ids = append(ids, m.ID)
+			return &notify.Error{Answer: "503", After: time.Hour}
+		})
+		putNotification(t, sys, harp.Notification{Name: "n", On: []string{"job.failed"}, To: to(hook)})
+		fail(t, sys, 1)
+		time.Sleep(time.Second)
+		var backup strings.Builder
+		if err := sys.Caller().Backup(t.Context(), &backup); err != nil {
+			t.Fatal(err)
+		}
+		sys.StopDispatcher()
+		sys.RestoreDispatcher(strings.NewReader(backup.String()))
+		sys.StartDispatcher()
+		sys.WaitOnline("web01")
+		r.answers(nil)
+		for m, err := range sys.Caller().Notifications().Messages(t.Context(), "n") {
+			if err != nil || m.ID != ids[0] {
+				t.Errorf("%+v, %v", m, err)
+			}
+		}
+		if n, err := sys.Caller().Notifications().Retry(t.Context(), "n", ids[0]); n != 1 || err != nil {
+			t.Error(n, err)
+		}
+		time.Sleep(time.Second)
+		if got := r.taken(hook); len(got) != 1 || got[0].ID != ids[0] {
+			t.Errorf("%+v, want %s", got, ids[0])
+		}
+		fail(t, sys, 2)
+		time.Sleep(time.Second)
+		if got := r.taken(hook); len(got) != 2 || got[1].ID[len("msg_0123456789abcdef"):] == ids[0][len("msg_0123456789abcdef"):] {
+			t.Errorf("what happens afterwards is told as of the store before: %+v", got)
 		}
 	})
 }
