@@ -88,6 +88,9 @@ func TestConfig(t *testing.T) {
 	}
 	l := p.listen(t, agentID)
 	defer l.Close()
+	if err := newAgent(t, p).Serve(t.Context(), nil); !errors.As(err, &e) || e.Field != "listener" {
+		t.Errorf("without a listener: %v", err)
+	}
 	if err := newAgent(t, p, func(c *agent.Config) { c.TLS = nil }).Serve(t.Context(), l); !errors.As(err, &e) || e.Field != "tls" {
 		t.Errorf("Serve returned %v", err)
 	}

@@ -108,14 +108,10 @@ func withPorts(addrs []string) ([]string, error) {
 
 // withPort adds the port to an address that has none.
 func withPort(addr string) (string, error) {
-	if addr == "" {
-		return "", &harp.FieldError{Field: "addr", Message: "must be host or host:port"}
+	if err := wire.CheckAddr(addr); err != nil {
+		return "", err
 	}
-	with := wire.WithPort(addr, wire.DispatcherPort)
-	if _, _, err := net.SplitHostPort(with); err != nil {
-		return "", &harp.FieldError{Field: "addr", Message: err.Error()}
-	}
-	return with, nil
+	return wire.WithPort(addr, wire.DispatcherPort), nil
 }
 
 // connector is one Connect.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 
+	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -12,11 +13,14 @@ import (
 // when its caller goes away.
 //
 // Serve closes l when ctx ends, and then stops as Connect does. It returns nil
-// then, l's error if that fails before, or what Connect returns for a configuration
+// then, a *harp.FieldError if there is no l, l's error if that fails before, or what Connect returns for a configuration
 // that cannot be and a journal that cannot be opened.
 func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
 	if err := a.check(); err != nil {
 		return err
+	}
+	if l == nil {
+		return &harp.FieldError{Field: "listener", Message: "must be set"}
 	}
 	if _, tcp := l.Addr().(*net.TCPAddr); tcp && a.cfg.TLS == nil {
 		return errNoTLS

@@ -74,12 +74,12 @@ func (c Config) withDefaults(port string) Config {
 // ctx ends. Calls made together are sent 128 at a time, the next when one is stored. A
 // Caller that waits for more than 4,096 answers at a time gets ErrRefused.
 //
-// Errors: a *FieldError when there is no address; a *HostError, which says at which stage
+// Errors: a *FieldError for an address that has no host, or a port that cannot be; a *HostError, which says at which stage
 // the dispatcher could not be reached. It is ErrDenied when one side does not accept who the
 // other is, or Config.TLS is not set and needed, and else ErrUnavailable.
 func Dial(ctx context.Context, addr string, cfg Config) (*harp.Caller, error) {
-	if addr == "" {
-		return nil, errNoAddr
+	if err := cfg.checkAddr(addr); err != nil {
+		return nil, err
 	}
 	cfg = cfg.withDefaults(wire.DispatcherPort)
 	d := dialer{
@@ -93,7 +93,13 @@ func Dial(ctx context.Context, addr string, cfg Config) (*harp.Caller, error) {
 	return harp.NewCaller(harp.Intercept(newRemote(d, first), cfg.Use...)), nil
 }
 
-var errNoAddr = &harp.FieldError{Field: "addr", Message: "must be a host, with or without a port"}
+// checkAddr refuses an address that cannot be dialled. What a Dial of its own takes it knows itself.
+func (c Config) checkAddr(addr string) error {
+	if c.Dial != nil && addr != "" {
+		return nil
+	}
+	return wire.CheckAddr(addr)
+}
 
 var errNoTLS = errors.New("Config.TLS has no authority in RootCAs")
 
@@ -174,12 +180,12 @@ func (d dialer) hostError(stage string, is, cause error) error {
 // be and from one that does not accept who this side is.
 func (d dialer) handshakeFailed(err error) error {
 	var unverified *tls.CertificateVerificationError
-	if errors.Is(err, transport.ErrIdentity) || errors.As(err, &unverified) || isCertificateAlert(err) {
-		return d.hostError("auth", harp.ErrDenied, err)
-	}
 	var handshake *transport.HandshakeError
 	if errors.As(err, &handshake) {
 		err = handshake.Err // where and at which stage is said by the HostError
+	}
+	if errors.Is(err, transport.ErrIdentity) || errors.As(err, &unverified) || isCertificateAlert(err) {
+		return d.hostError("auth", harp.ErrDenied, err)
 	}
 	return d.hostError("tls", d.noAnswer, err)
 }
@@ -211,7 +217,7 @@ func isCertificateAlert(err error) bool {
 // exchangeHello begins a session: it sends hello, receives welcome and starts the heartbeat.
 func (d dialer) exchangeHello(ctx context.Context, s *session) error {
 	control := s.Control()
-	hello := wire.Hello{Version: wire.Version, Software: version.Software, Instance: d.instance, Token: d.cfg.Token}
+	hello := wire.Hello{Version: wire.Version, Software: version.Software(), Instance: d.instance, Token: d.cfg.Token}
 	err := control.Send(wire.TypeHello, false, wire.Encode(hello))
 	if err != nil && !errors.Is(err, transport.ErrSessionClosed) {
 		return d.hostError("auth", d.noAnswer, err)

@@ -88,12 +88,14 @@ func TestDialStages(t *testing.T) {
 		})
 	}
 	t.Run("no address", func(t *testing.T) {
-		_, err := Dial(t.Context(), "", Config{TLS: mine, Logger: silent})
-		_, direct := DialAgent(t.Context(), "", Config{TLS: mine, Logger: silent})
-		for _, err := range []error{err, direct} {
-			var field *harp.FieldError
-			if !errors.As(err, &field) || field.Field != "addr" {
-				t.Error(err)
+		for _, addr := range []string{"", ":7440", "localhost:99999"} {
+			_, err := Dial(t.Context(), addr, Config{TLS: mine, Logger: silent})
+			_, direct := DialAgent(t.Context(), addr, Config{TLS: mine, Logger: silent})
+			for _, err := range []error{err, direct} {
+				var field *harp.FieldError
+				if !errors.As(err, &field) || field.Field != "addr" {
+					t.Errorf("%q: %v", addr, err)
+				}
 			}
 		}
 	})
@@ -248,7 +250,7 @@ func answering(t *testing.T, n *memnet.Network, answer *transport.Frame) (stop f
 		c := s.Control()
 		f, err := c.Receive(t.Context())
 		var hello wire.Hello
-		if err != nil || wire.Decode(f.Body, &hello) != nil || hello.Version != wire.Version || hello.Token != "secret" || harp.CheckID(hello.Instance) != nil || hello.Software != version.Software {
+		if err != nil || wire.Decode(f.Body, &hello) != nil || hello.Version != wire.Version || hello.Token != "secret" || harp.CheckID(hello.Instance) != nil || hello.Software != version.Software() {
 			t.Errorf("hello %+v: %v", hello, err)
 		}
 		if answer != nil {

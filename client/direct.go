@@ -30,12 +30,12 @@ type DirectHost struct {
 // DialAgent connects to the agent at addr, a host with or without a port. It tries
 // once, for at most 10 s. The name of the agent's host is that in its certificate.
 //
-// Errors: a *FieldError when there is no address; a *HostError, which says at which stage
+// Errors: a *FieldError for an address that has no host, or a port that cannot be; a *HostError, which says at which stage
 // the agent could not be reached. It is ErrDenied when one side does not accept who the other
 // is, or Config.TLS is not set and needed, and else ErrUnreachable.
 func DialAgent(ctx context.Context, addr string, cfg Config) (*DirectHost, error) {
-	if addr == "" {
-		return nil, errNoAddr
+	if err := cfg.checkAddr(addr); err != nil {
+		return nil, err
 	}
 	d := dialer{
 		addr: addr, cfg: cfg.withDefaults(wire.AgentPort),

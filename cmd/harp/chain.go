@@ -5,10 +5,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"net"
 	"os"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/harpcaller/harp/cmd/harp/internal/contexts"
@@ -71,10 +69,8 @@ func isSignedBy(cert, issuer *x509.Certificate) bool {
 
 // checkContext refuses a context that no dispatcher would let in now. Errors: harp.ErrInvalid.
 func checkContext(at contexts.Context, tc *tls.Config, now time.Time) error {
-	if _, port, err := net.SplitHostPort(wire.WithPort(at.Addr, wire.DispatcherPort)); err != nil {
-		return invalid("addr", "must be host:port, not %s", at.Addr)
-	} else if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return invalid("addr", "must have a port from 1 to 65535, not %s", at.Addr)
+	if err := wire.CheckAddr(at.Addr); err != nil {
+		return err
 	}
 	leaf := tc.Certificates[0].Leaf
 	if err := checkDates("certificate", leaf.NotBefore, leaf.NotAfter, now); err != nil {
