@@ -42,7 +42,7 @@ func ExampleCaller_Ping() {
 	caller, stop := fleet()
 	defer stop()
 	info, err := caller.Ping(context.Background())
-	fmt.Println(info.Software == "harp/"+harp.Version, err)
+	fmt.Println(info.Software == "harp/"+harp.Version(), err)
 	// Output: true <nil>
 }
 
@@ -81,7 +81,7 @@ func ExampleHosts_List() {
 	}
 	// Output:
 	// db01 false []
-	// web01 true [count disk.check greet hang tmp.clean]
+	// web01 true [base count disk.check greet hang tmp.clean]
 }
 
 // Which hosts a target selects, and why.
@@ -188,7 +188,7 @@ func ExampleHosts_Get() {
 	defer stop()
 	host, err := caller.Hosts().Get(context.Background(), "web01")
 	must(err)
-	fmt.Println(host.Online, host.Software == "harp/"+harp.Version)
+	fmt.Println(host.Online, host.Software == "harp/"+harp.Version())
 	// Output: true true
 }
 
@@ -202,6 +202,7 @@ func ExampleHosts_Procedures() {
 		fmt.Printf("%s %v: %s\n", doc.Name, doc.Params, doc.Summary)
 	}
 	// Output:
+	// base []: Make the host what it should be
 	// count [to]: Count to a number
 	// disk.check []: Check the disk
 	// greet [name]: Greet somebody

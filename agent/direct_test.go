@@ -33,7 +33,7 @@ func serve(t testing.TB, p place, a *agent.Agent) (*peer, *running) {
 	if err := c.hear(t.Context(), wire.TypeWelcome, &w); err != nil {
 		t.Fatal(err)
 	}
-	if w.Version != wire.Version || w.Heartbeat == 0 || w.Software != version.Software {
+	if w.Version != wire.Version || w.Heartbeat == 0 || w.Software != version.Software() {
 		t.Errorf("WELCOME %+v", w)
 	}
 	c.session.Beat(time.Duration(w.Heartbeat))

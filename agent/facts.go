@@ -25,7 +25,7 @@ func DefaultFacts(context.Context) (map[string]any, error) {
 		"os":    runtime.GOOS,
 		"arch":  runtime.GOARCH,
 		"cpus":  runtime.NumCPU(),
-		"agent": version.Software,
+		"agent": version.Software(),
 	}
 	if name, err := os.Hostname(); err == nil {
 		facts["hostname"] = name

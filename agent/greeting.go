@@ -69,7 +69,7 @@ func (s *session) hello(j *journal.Journal) wire.Hello {
 	return wire.Hello{
 		Version:  wire.Version,
 		Features: features,
-		Software: version.Software,
+		Software: version.Software(),
 		Instance: s.agent.instance,
 		BootID:   bootID(),
 		Journal:  j.ID(),
@@ -256,7 +256,7 @@ func (s *session) welcome(ctx context.Context, refusal error) error {
 	s.send(wire.TypeWelcome, wire.Welcome{
 		Version:   wire.Version,
 		Features:  features,
-		Software:  version.Software,
+		Software:  version.Software(),
 		Heartbeat: int64(defaultBeat),
 		Time:      time.Now().UnixNano(),
 		Max:       int64(s.agent.cfg.Limits.MaxAttempts),

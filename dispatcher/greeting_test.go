@@ -204,7 +204,7 @@ func TestWelcome(t *testing.T) {
 		for epoch := range int64(3) {
 			a := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
 			want := wire.Welcome{
-				Version: wire.Version, Software: version.Software, Store: st.ID(), Epoch: epoch + 1,
+				Version: wire.Version, Software: version.Software(), Store: st.ID(), Epoch: epoch + 1,
 				Heartbeat: int64(7 * time.Second), Reconnect: int64(10 * time.Second), Time: time.Now().UnixNano(), Max: 33,
 			}
 			if got := a.welcome; fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {

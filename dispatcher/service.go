@@ -99,7 +99,7 @@ func (s *service) Ping(ctx context.Context) (harp.ServerInfo, error) {
 		return harp.ServerInfo{}, s.refused
 	}
 	return harp.ServerInfo{
-		Software: version.Software, Protocol: wire.Version, Store: s.d.store.ID(), Time: s.d.now().UTC(),
+		Software: version.Software(), Protocol: wire.Version, Store: s.d.store.ID(), Time: s.d.now().UTC(),
 		Troubles: s.d.Health(ctx).problems(), Bounds: s.d.bounds(s.who),
 	}, nil
 }

@@ -331,7 +331,7 @@ func (s *session) openSession(ctx context.Context) error {
 func (s *session) sendWelcome() error {
 	s.welcomed = time.Now()
 	return s.control.Send(wire.TypeWelcome, false, wire.Encode(wire.Welcome{
-		Version: wire.Version, Software: version.Software, Store: s.d.store.ID(), Epoch: int64(s.epoch),
+		Version: wire.Version, Software: version.Software(), Store: s.d.store.ID(), Epoch: int64(s.epoch),
 		Heartbeat: int64(s.beat), Reconnect: int64(reconnectCap), Time: s.d.now().UnixNano(), Max: int64(s.d.cfg.Limits.Attempts),
 	}))
 }

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"io"
@@ -64,8 +65,15 @@ func TestRelease(t *testing.T) {
 		root := t.TempDir()
 		execute(t, "tar", "-xzf", filepath.Join(r.out, prefix+here.os+"-"+here.arch+".tar.gz"), "-C", root)
 		dir := filepath.Join(root, prefix+here.os+"-"+here.arch)
-		if said := execute(t, filepath.Join(dir, "harp"), "version"); !strings.HasPrefix(said, "harp ") {
-			t.Errorf("harp version says %q", said)
+		program := filepath.Join(dir, "harp")
+		if said := execute(t, program, "version"); !strings.HasPrefix(said, "harp "+r.version+" ") {
+			t.Errorf("harp version says %q, want %s", said, r.version)
+		}
+		if info, err := buildinfo.ReadFile(program); err != nil || info.Main.Version != "v"+r.version {
+			t.Errorf("Go calls the version %q, %v, want v%s", info.Main.Version, err, r.version)
+		}
+		if page := read(t, dir, "man/harp-call.1"); !bytes.Contains(page, []byte(r.version)) {
+			t.Errorf("the man pages are of another version than %s", r.version)
 		}
 		for _, name := range []string{"LICENSE", "man/harp-call.1", "completion/harp.bash"} {
 			if len(read(t, dir, name)) == 0 {
@@ -219,6 +227,44 @@ func unpack(t *testing.T, layer []byte, root string) {
 		if err := errors.Join(err, os.Chown(name, h.Uid, h.Gid), os.Chmod(name, h.FileInfo().Mode())); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestVersion checks what commits are called: by their tag or, behind it, as Go calls them.
+func TestVersion(t *testing.T) {
+	dir := t.TempDir()
+	git := func(args ...string) string {
+		return strings.TrimSpace(execute(t, "git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@example.org"}, args...)...))
+	}
+	git("init", "-q")
+	for _, step := range []struct{ tag, want string }{
+		{"", "0.0.0-20"},
+		{"v0.9.0", "0.9.0"},
+		{"", "0.9.1-0.20"},
+		{"v0.10.0-rc.1", "0.10.0-rc.1"},
+		{"", "0.10.0-rc.1.0.20"},
+		{"v0.10.0", "0.10.0"},
+		{"", "0.10.1-0.20"},
+		{"other", "0.10.1-0.20"},
+	} {
+		git("commit", "-q", "--allow-empty", "-m", "next")
+		if step.tag != "" {
+			git("tag", step.tag)
+		}
+		r, err := newRelease(t.Context(), dir, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		hash := git("rev-parse", "HEAD")[:12]
+		if !strings.HasPrefix(r.version, step.want) || strings.HasPrefix(step.tag, "v") != (r.version == step.want) || strings.HasPrefix(step.tag, "v") == strings.HasSuffix(r.version, hash) {
+			t.Errorf("%s at tag %q has version %s", hash, step.tag, r.version)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "new"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := newRelease(t.Context(), dir, ""); err != nil || !strings.HasSuffix(r.version, "+dirty") {
+		t.Errorf("with a file that no commit has the version is %s, %v", r.version, err)
 	}
 }
 

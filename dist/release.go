@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,23 +19,13 @@ import (
 // release is what is made of one commit.
 type release struct {
 	root, out string
-	version   string // semantic: 0.1.0 where the commit has that tag, else 0.1.0-dev.N.HASH
+	version   string // 1.2.3 where the commit has that tag, else as Go names it: 1.2.4-0.20261127175406-6cedaf473a1f
 	time      time.Time
 }
 
-// newRelease reads what the commit says of itself. It fails if the commit has the tag of
-// another version than its version.go.
+// newRelease reads what the commit says of itself.
 func newRelease(ctx context.Context, root, out string) (*release, error) {
-	source, err := os.ReadFile(filepath.Join(root, "version.go"))
-	if err != nil {
-		return nil, err
-	}
-	said := regexp.MustCompile(`const Version = "(.*)"`).FindSubmatch(source)
-	if said == nil {
-		return nil, errors.New("version.go has no constant Version")
-	}
-	version := string(said[1])
-	head, err := output(ctx, root, "git", "log", "-1", "--format=%ct %h")
+	head, err := output(ctx, root, "git", "log", "-1", "--format=%ct %H")
 	if err != nil {
 		return nil, err
 	}
@@ -45,18 +34,45 @@ func newRelease(ctx context.Context, root, out string) (*release, error) {
 	if err != nil {
 		return nil, err
 	}
-	tags, err := output(ctx, root, "git", "tag", "--points-at", "HEAD", "v*")
+	made := time.Unix(seconds, 0).UTC()
+	version, err := versionAt(ctx, root, made, hash)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case tags == "":
-		version += "-dev." + stamp + "." + hash
-	case !slices.Contains(strings.Fields(tags), "v"+version):
-		return nil, fmt.Errorf("the commit has the tag %s, and version.go says %s", tags, version)
+	changed, err := output(ctx, root, "git", "status", "--porcelain")
+	if changed != "" {
+		version += "+dirty"
 	}
-	return &release{root: root, out: out, version: version, time: time.Unix(seconds, 0).UTC()}, nil
+	return &release{root: root, out: out, version: version, time: made}, err
 }
+
+// versionAt returns the version of the commit that is checked out, which is the one that Go gives it.
+func versionAt(ctx context.Context, root string, made time.Time, hash string) (string, error) {
+	newest := func(which string) (string, error) {
+		tags, err := output(ctx, root, "git", "-c", "versionsort.suffix=-", "tag", which, "HEAD", "--sort=-version:refname", "v[0-9]*")
+		first, _, _ := strings.Cut(tags, "\n")
+		return strings.TrimPrefix(first, "v"), err
+	}
+	if tag, err := newest("--points-at"); tag != "" || err != nil {
+		return tag, err
+	}
+	behind := made.Format("20060102150405") + "-" + hash[:12]
+	last, err := newest("--merged")
+	switch {
+	case err != nil:
+		return "", err
+	case last == "":
+		return "0.0.0-" + behind, nil
+	case strings.Contains(last, "-"): // of a pre-release: 1.2.3-rc.1
+		return last + ".0." + behind, nil
+	}
+	dot := strings.LastIndex(last, ".")
+	patch, err := strconv.Atoi(last[dot+1:])
+	return fmt.Sprintf("%s.%d-0.%s", last[:dot], patch+1, behind), err
+}
+
+// linked is the flag of go build that tells the program its version.
+func (r *release) linked() string { return "-X " + module + ".linkedVersion=" + r.version }
 
 func (r *release) make(ctx context.Context, chosen []platform) error {
 	if err := errors.Join(os.RemoveAll(r.out), os.MkdirAll(r.out, 0o755)); err != nil {
@@ -105,7 +121,7 @@ func (r *release) build(ctx context.Context, p platform) (_ program, err error) 
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	file := filepath.Join(dir, "harp")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w -buildid=", "-o", file, "./cmd/harp")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w -buildid= "+r.linked(), "-o", file, "./cmd/harp")
 	cmd.Dir = r.root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+p.os, "GOARCH="+p.arch)
 	cmd.Stderr = os.Stderr
@@ -155,7 +171,7 @@ func (r *release) manPages(ctx context.Context) (_ []file, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	cmd := exec.CommandContext(ctx, "go", "test", "./cmd/harp", "-count=1", "-run=^TestManPages$", "-man="+dir)
+	cmd := exec.CommandContext(ctx, "go", "test", "./cmd/harp", "-count=1", "-run=^TestManPages$", "-ldflags="+r.linked(), "-man="+dir)
 	cmd.Dir = r.root
 	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+strconv.FormatInt(r.time.Unix(), 10))
 	if said, err := cmd.CombinedOutput(); err != nil {

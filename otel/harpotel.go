@@ -34,7 +34,7 @@ func (c Config) tracer() trace.Tracer {
 	if p == nil {
 		p = otel.GetTracerProvider()
 	}
-	return p.Tracer("github.com/harpcaller/harp/otel", trace.WithInstrumentationVersion(harp.Version))
+	return p.Tracer("github.com/harpcaller/harp/otel", trace.WithInstrumentationVersion(harp.Version()))
 }
 
 // traceContext writes and reads W3C traceparents, which is what a job has room for.

@@ -35,7 +35,7 @@ func TestManPages(t *testing.T) {
 	root := newCLI(strings.NewReader(""), new(strings.Builder), new(strings.Builder), func(string) string { return "" }).rootCommand()
 	root.DisableAutoGenTag = true
 	writeAsMarkdown(root)
-	header := &doc.GenManHeader{Section: "1", Source: "harp " + harp.Version, Manual: "harp", Date: &date}
+	header := &doc.GenManHeader{Section: "1", Source: "harp " + harp.Version(), Manual: "harp", Date: &date}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func (c *cli) versionCommand() *cobra.Command {
 		RunE: c.does(func(context.Context, []string) error {
 			if c.format == formatJSON {
 				return c.printObject(object{
-					{"version", harp.Version},
+					{"version", harp.Version()},
 					{"revision", revision()},
 					{"go", runtime.Version()},
 					{"platform", runtime.GOOS + "/" + runtime.GOARCH},
@@ -33,7 +33,7 @@ func (c *cli) versionCommand() *cobra.Command {
 
 // versionText is what harp version and harp --version print.
 func versionText() string {
-	return fmt.Sprintf("harp %s (%s, %s/%s)", harp.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("harp %s (%s, %s/%s)", harp.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // revision is the commit the program was built from; "" if it does not say.

@@ -3,5 +3,5 @@ package version
 
 import "github.com/harpcaller/harp"
 
-// Software is what they say of themselves to each other.
-const Software = "harp/" + harp.Version
+// Software returns what they say of themselves to each other: harp/1.2.3.
+func Software() string { return "harp/" + harp.Version() }
