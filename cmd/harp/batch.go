@@ -30,8 +30,9 @@ func (c *cli) batchCommand() *cobra.Command {
 	cmd.Long = `Look at batches, wait for them, pause, cancel and repeat them. harp run makes them.
 
 A batch is named by its id, the beginning or the last 8 characters of it, or "last", the
-newest there is; pause, resume and cancel take several, and "-" for those on stdin. Its members are jobs: harp job ls --batch ID lists them, and harp job show
-and the others take their ids. See harp help batches.`
+newest there is; pause, resume and cancel take several, and "-" for those on stdin. Its
+members are jobs: harp job ls --batch ID lists them, and harp job show and the others take
+their ids. See harp help batches.`
 	return cmd
 }
 
@@ -91,20 +92,9 @@ func (c *cli) batchListCommand() *cobra.Command {
 				}
 				f.States = append(f.States, harp.BatchState(word))
 			}
-			find := func(ctx context.Context) ([]harp.BatchStatus, bool, error) {
+			return showList(ctx, c, watch, c.batchListing(), func(ctx context.Context) ([]harp.BatchStatus, bool, error) {
 				return firstOf(caller.Batches(ctx, f), most)
-			}
-			if watch {
-				return watchList(ctx, c, c.batchListing(), func(ctx context.Context) ([]harp.BatchStatus, error) {
-					batches, _, err := find(ctx)
-					return batches, err
-				})
-			}
-			batches, more, err := find(ctx)
-			if err != nil {
-				return err
-			}
-			return printFirst(c, c.batchListing(), batches, more)
+			})
 		}),
 	}
 	flags := cmd.Flags()
@@ -142,6 +132,7 @@ func (c *cli) batchListing() listing[harp.BatchStatus] {
 		changes: func(s harp.BatchStatus) string {
 			return s.ID + " " + batchStateText(s) + " " + memberText(s)
 		},
+		newestFirst: true,
 	}
 }
 

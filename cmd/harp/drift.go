@@ -23,7 +23,10 @@ marks. See harp help batches.`
 }
 
 func (c *cli) driftListCommand() *cobra.Command {
-	var name string
+	var (
+		name  string
+		watch bool
+	)
 	cmd := &cobra.Command{
 		Use:   "ls [TARGET]",
 		Short: "List the marks of hosts: of all, or of those that a target selects",
@@ -36,12 +39,18 @@ checked has none; host.drift.NAME=unknown selects it.`,
 			if err := checkTarget(text); err != nil {
 				return err
 			}
-			return c.withCaller(ctx, func(caller *harp.Caller) error { return c.listDrift(ctx, caller, text, name) })
+			return c.withCaller(ctx, func(caller *harp.Caller) error {
+				return showList(ctx, c, watch, c.driftListing(), func(ctx context.Context) ([]harp.DriftStatus, bool, error) {
+					marks, err := findDrift(ctx, caller, text, name)
+					return marks, false, err
+				})
+			})
 		}),
 
 		ValidArgsFunction: c.completeOnly(listed(c.asksWords(targetWords))),
 	}
 	cmd.Flags().StringVar(&name, "name", "", "only marks under this `name`")
+	bindWatch(cmd, &watch)
 	c.completeFlag(cmd, "name", c.asksWords(driftWords))
 	return cmd
 }
@@ -67,20 +76,24 @@ func checkDriftName(ctx context.Context, caller *harp.Caller, name string) error
 	return suggestName(ctx, caller, failures.NotFound("drift", name), []string{name})
 }
 
-func (c *cli) listDrift(ctx context.Context, caller *harp.Caller, text, name string) error {
+// findDrift returns the marks of the hosts that a target selects, under one name or, if that is empty, all.
+func findDrift(ctx context.Context, caller *harp.Caller, text, name string) ([]harp.DriftStatus, error) {
 	marks := []harp.DriftStatus{}
 	for s, err := range caller.Hosts().Drift(ctx, text, name) {
 		if err != nil {
-			return noHost(ctx, caller, err, text)
+			return nil, noHost(ctx, caller, err, text)
 		}
 		marks = append(marks, s)
 	}
 	if len(marks) == 0 && name != "" {
-		if err := checkDriftName(ctx, caller, name); err != nil {
-			return err
-		}
+		return marks, checkDriftName(ctx, caller, name)
 	}
-	return printList(c, listing[harp.DriftStatus]{
+	return marks, nil
+}
+
+// driftListing is a list of marks as it is printed.
+func (c *cli) driftListing() listing[harp.DriftStatus] {
+	return listing[harp.DriftStatus]{
 		name:   "drift",
 		header: []string{"host", "name", "mark", "checked", "since"},
 		row: func(s harp.DriftStatus) []string {
@@ -89,7 +102,7 @@ func (c *cli) listDrift(ctx context.Context, caller *harp.Caller, text, name str
 		wider: []string{"job"},
 		widen: func(s harp.DriftStatus) []string { return []string{s.Job} },
 		id:    func(s harp.DriftStatus) string { return s.Host },
-	}, marks)
+	}
 }
 
 func (c *cli) driftForgetCommand() *cobra.Command {

@@ -50,6 +50,7 @@ func (f *fake) BatchStatus(_ context.Context, id string, _ bool) (harp.BatchStat
 }
 
 func (f *fake) ListBatches(_ context.Context, filter harp.BatchFilter, _ string) (page harp.Page[harp.BatchStatus], _ error) {
+	f.listed()
 	if b := &f.batches; b.status != nil {
 		if s := b.status(1); len(filter.States) == 0 || slices.Contains(filter.States, s.State) {
 			page.Items = append(page.Items, s)

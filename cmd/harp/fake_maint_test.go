@@ -71,6 +71,7 @@ func (f *fake) EndWindow(_ context.Context, _, name string) error {
 }
 
 func (f *fake) ListWindows(_ context.Context, name, _ string) (harp.Page[harp.WindowStatus], error) {
+	f.listed()
 	found := slices.Clone(f.maintenance.all)
 	if name != "" {
 		found = slices.DeleteFunc(found, func(s harp.WindowStatus) bool { return s.Name != name })

@@ -30,6 +30,7 @@ func (f *fake) DeleteNotification(_ context.Context, _, name string) error {
 }
 
 func (f *fake) ListNotifications(_ context.Context, name, _ string) (page harp.Page[harp.NotificationStatus], err error) {
+	f.listed()
 	page.Items = slices.DeleteFunc(slices.Clone(f.notifications.all), func(n harp.NotificationStatus) bool { return name != "" && n.Name != name })
 	return page, f.notifications.err
 }

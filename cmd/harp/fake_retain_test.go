@@ -10,6 +10,7 @@ import (
 
 // RetentionRules returns the rules that were put.
 func (f *fake) RetentionRules(context.Context) ([]harp.RetentionStatus, error) {
+	f.listed()
 	return f.rules, nil
 }
 

@@ -75,6 +75,7 @@ func (f *fake) DeleteSchedule(_ context.Context, _, name string) error {
 }
 
 func (f *fake) ListSchedules(_ context.Context, name, _ string) (harp.Page[harp.ScheduleStatus], error) {
+	f.listed()
 	found := slices.Clone(f.schedules.all)
 	if name != "" {
 		found = slices.DeleteFunc(found, func(s harp.ScheduleStatus) bool { return s.Name != name })

@@ -23,6 +23,7 @@ type fake struct {
 	hosts      []harp.HostStatus
 	procedures []harp.ProcedureDoc // of every host
 	queues     []harp.QueueStatus
+	groups     []harp.Group
 	submitErr  error
 	statusErr  error
 	wait       bool   // jobs do not end
@@ -31,7 +32,7 @@ type fake struct {
 	clock      func() time.Time
 	troubles   []string
 	bounds     []harp.Bound
-	listing    func() // is called when jobs or hosts are listed; nil: nothing happens
+	listing    func() // is called when something is listed; nil: nothing happens
 	listErr    error
 	filtered   bool // jobs are listed by their states
 
@@ -154,11 +155,16 @@ func (f *fake) CancelJob(_ context.Context, id string, now bool) (bool, error) {
 	return !j.State.Ended(), err
 }
 
-func (f *fake) ListJobs(_ context.Context, filter harp.JobFilter, _ string) (harp.Page[harp.JobStatus], error) {
-	f.filter = filter
+// listed tells a test that a list was asked for.
+func (f *fake) listed() {
 	if f.listing != nil {
 		f.listing()
 	}
+}
+
+func (f *fake) ListJobs(_ context.Context, filter harp.JobFilter, _ string) (harp.Page[harp.JobStatus], error) {
+	f.filter = filter
+	f.listed()
 	found := slices.Clone(f.jobs)
 	if f.filtered && len(filter.States) > 0 {
 		found = slices.DeleteFunc(found, func(j harp.JobStatus) bool { return !slices.Contains(filter.States, j.State) })
@@ -167,9 +173,7 @@ func (f *fake) ListJobs(_ context.Context, filter harp.JobFilter, _ string) (har
 }
 
 func (f *fake) ListHosts(_ context.Context, text, _ string) (harp.Page[harp.HostStatus], error) {
-	if f.listing != nil {
-		f.listing()
-	}
+	f.listed()
 	var page harp.Page[harp.HostStatus]
 	for _, h := range f.hosts {
 		if f.every || text == "" || text == target.QuoteName(h.Name) {
@@ -203,7 +207,8 @@ func (f *fake) PreviewBatch(_ context.Context, call harp.Submission) (harp.Previ
 }
 
 func (f *fake) ListGroups(context.Context, string, string) (harp.Page[harp.Group], error) {
-	return harp.Page[harp.Group]{}, nil
+	f.listed()
+	return harp.Page[harp.Group]{Items: f.groups}, nil
 }
 
 func (f *fake) PutGroup(context.Context, string, string, string) error { return nil }
@@ -244,6 +249,7 @@ func (f *fake) PingHosts(ctx context.Context, text, cursor string) (harp.Page[ha
 func (f *fake) RefreshHosts(context.Context) (int, error) { return len(f.hosts), nil }
 
 func (f *fake) ListQueues(_ context.Context, name harp.Value, _ string) (harp.Page[harp.QueueStatus], error) {
+	f.listed()
 	var page harp.Page[harp.QueueStatus]
 	for _, q := range f.queues {
 		if name == nil || bytes.Equal(q.Name, name) {

@@ -10,13 +10,7 @@ import (
 
 func (c *cli) groupCommand() *cobra.Command {
 	cmd := group("group", "Show and change groups, which are named targets",
-		&cobra.Command{
-			Use:         "ls",
-			Short:       "List groups",
-			Args:        cobra.NoArgs,
-			Annotations: lists(),
-			RunE:        c.asks(c.listGroups),
-		},
+		c.groupListCommand(),
 		&cobra.Command{
 			Use:   "show NAME",
 			Short: "Show a group",
@@ -48,22 +42,33 @@ hosts are looked up each time it is used. See harp help targets.`
 	return cmd
 }
 
-func (c *cli) listGroups(ctx context.Context, caller *harp.Caller, _ []string) error {
-	groups := []harp.Group{}
-	for g, err := range caller.Groups().List(ctx) {
-		if err != nil {
-			return err
-		}
-		groups = append(groups, g)
+func (c *cli) groupListCommand() *cobra.Command {
+	var watch bool
+	cmd := &cobra.Command{
+		Use:         "ls",
+		Short:       "List groups",
+		Args:        cobra.NoArgs,
+		Annotations: lists(),
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
+			return showList(ctx, c, watch, c.groupListing(), func(ctx context.Context) ([]harp.Group, bool, error) {
+				return firstOf(caller.Groups().List(ctx), 0)
+			})
+		}),
 	}
-	return printList(c, listing[harp.Group]{
+	bindWatch(cmd, &watch)
+	return cmd
+}
+
+// groupListing is a list of groups as it is printed.
+func (c *cli) groupListing() listing[harp.Group] {
+	return listing[harp.Group]{
 		name:   "groups",
 		header: []string{"name", "target", "changed", "by"},
 		row:    func(g harp.Group) []string { return []string{g.Name, g.Target, c.clock(g.Changed), g.By.Name} },
 		wider:  []string{"managed by"},
 		widen:  func(g harp.Group) []string { return []string{g.ManagedBy} },
 		id:     func(g harp.Group) string { return g.Name },
-	}, groups)
+	}
 }
 
 func (c *cli) showGroup(ctx context.Context, caller *harp.Caller, args []string) error {

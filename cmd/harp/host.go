@@ -56,21 +56,13 @@ help targets.`,
 				return err
 			}
 			return c.withCaller(ctx, func(caller *harp.Caller) error {
-				find := func(ctx context.Context) ([]harp.HostStatus, error) { return findHosts(ctx, caller, text, problems) }
-				if watch {
-					return watchList(ctx, c, c.hostListing(), func(ctx context.Context) ([]harp.HostStatus, error) {
-						hosts, err := find(ctx)
-						if harp.FailureOf(err).Type == "target" {
-							err = nil // none is selected now; one may be later
-						}
-						return hosts, err
-					})
-				}
-				hosts, err := find(ctx)
-				if err != nil {
-					return err
-				}
-				return printList(c, c.hostListing(), hosts)
+				return showList(ctx, c, watch, c.hostListing(), func(ctx context.Context) ([]harp.HostStatus, bool, error) {
+					hosts, err := findHosts(ctx, caller, text, problems)
+					if watch && harp.FailureOf(err).Type == "target" {
+						err = nil // none is selected now; one may be later
+					}
+					return hosts, false, err
+				})
 			})
 		}),
 

@@ -80,13 +80,9 @@ read every job that the other flags select, so add --since.`,
 				}
 			}
 			f.Since, f.Until = since.t, until.t
-			if watch {
-				return watchList(ctx, c, c.jobListing(), func(ctx context.Context) ([]harp.JobStatus, error) {
-					jobs, _, err := findJobs(ctx, caller, f, most)
-					return jobs, err
-				})
-			}
-			return c.listJobs(ctx, caller, f, most)
+			return showList(ctx, c, watch, c.jobListing(), func(ctx context.Context) ([]harp.JobStatus, bool, error) {
+				return firstOf(caller.Jobs(ctx, f), most)
+			})
 		}),
 	}
 	flags := cmd.Flags()
@@ -159,20 +155,6 @@ func parseStates(words []string, known string) ([]harp.State, error) {
 	return states, nil
 }
 
-// listJobs prints up to most jobs that match.
-func (c *cli) listJobs(ctx context.Context, caller *harp.Caller, f harp.JobFilter, most int) error {
-	jobs, more, err := findJobs(ctx, caller, f, most)
-	if err != nil {
-		return err
-	}
-	return printFirst(c, c.jobListing(), jobs, more)
-}
-
-// findJobs finds up to most jobs that match; more says that there are others.
-func findJobs(ctx context.Context, caller *harp.Caller, f harp.JobFilter, most int) (jobs []harp.JobStatus, more bool, err error) {
-	return firstOf(caller.Jobs(ctx, f), most)
-}
-
 // bindLimit adds the flag that says how long a list is.
 func bindLimit(cmd *cobra.Command, most *int) {
 	cmd.Flags().IntVarP(most, "limit", "n", 50, "print at most this `count`; 0: all")
@@ -207,12 +189,11 @@ func printFirst[T any](c *cli, l listing[T], items []T, more bool) error {
 
 // jobListing is a list of jobs as it is printed.
 func (c *cli) jobListing() listing[harp.JobStatus] {
-	now := time.Now()
 	return listing[harp.JobStatus]{
 		name:   "jobs",
 		header: []string{"id", stateColumn, "host", "procedure", "submitted", "duration"},
 		row: func(j harp.JobStatus) []string {
-			return []string{j.ID, stateText(j), j.Host, j.Procedure, c.clock(j.SubmitTime), took(j, now)}
+			return []string{j.ID, stateText(j), j.Host, j.Procedure, c.clock(j.SubmitTime), took(j, time.Now())}
 		},
 		wider: []string{"attempt", "queue", "by", "args", "error"},
 		widen: func(j harp.JobStatus) []string {
@@ -220,5 +201,7 @@ func (c *cli) jobListing() listing[harp.JobStatus] {
 		},
 		id:      func(j harp.JobStatus) string { return j.ID },
 		changes: func(j harp.JobStatus) string { return j.ID + " " + stateText(j) },
+
+		newestFirst: true,
 	}
 }

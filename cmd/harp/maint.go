@@ -168,27 +168,33 @@ func (c *cli) endGlobal(ctx context.Context, caller *harp.Caller, dry bool) erro
 }
 
 func (c *cli) maintListCommand() *cobra.Command {
-	return &cobra.Command{
+	var watch bool
+	cmd := &cobra.Command{
 		Use:         "ls",
 		Short:       "List windows",
 		Args:        cobra.NoArgs,
 		Annotations: lists(),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
-			all, _, err := firstOf(caller.Maintenance().List(ctx), 0)
-			if err != nil {
-				return err
-			}
-			return printList(c, listing[harp.WindowStatus]{
-				name:   "windows",
-				header: []string{"name", "target", "mode", "when", "now"},
-				row: func(s harp.WindowStatus) []string {
-					return []string{s.Name, s.Target, modeText(s.Window), c.whenText(s.Window), c.openText(s)}
-				},
-				wider: []string{"procedures", "reason", "by"},
-				widen: func(s harp.WindowStatus) []string { return []string{proceduresText(s.Window), s.Reason, s.By.Name} },
-				id:    func(s harp.WindowStatus) string { return s.Name },
-			}, all)
+			return showList(ctx, c, watch, c.windowListing(), func(ctx context.Context) ([]harp.WindowStatus, bool, error) {
+				return firstOf(caller.Maintenance().List(ctx), 0)
+			})
 		}),
+	}
+	bindWatch(cmd, &watch)
+	return cmd
+}
+
+// windowListing is a list of windows as it is printed.
+func (c *cli) windowListing() listing[harp.WindowStatus] {
+	return listing[harp.WindowStatus]{
+		name:   "windows",
+		header: []string{"name", "target", "mode", "when", "now"},
+		row: func(s harp.WindowStatus) []string {
+			return []string{s.Name, s.Target, modeText(s.Window), c.whenText(s.Window), c.openText(s)}
+		},
+		wider: []string{"procedures", "reason", "by"},
+		widen: func(s harp.WindowStatus) []string { return []string{proceduresText(s.Window), s.Reason, s.By.Name} },
+		id:    func(s harp.WindowStatus) string { return s.Name },
 	}
 }
 

@@ -117,7 +117,10 @@ func (c *cli) windowText(o harp.Obstacle) string {
 }
 
 func (c *cli) maintHeldCommand() *cobra.Command {
-	var most int
+	var (
+		most  int
+		watch bool
+	)
 	cmd := &cobra.Command{
 		Use:         "held",
 		Short:       "List the jobs that wait for windows, or for pauses of their hosts, newest first",
@@ -125,14 +128,13 @@ func (c *cli) maintHeldCommand() *cobra.Command {
 		Args:        cobra.NoArgs,
 		Annotations: lists(),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
-			jobs, more, err := firstOf(caller.Maintenance().Held(ctx), most)
-			if err != nil {
-				return err
-			}
-			return printFirst(c, c.heldListing(), jobs, more)
+			return showList(ctx, c, watch, c.heldListing(), func(ctx context.Context) ([]harp.JobStatus, bool, error) {
+				return firstOf(caller.Maintenance().Held(ctx), most)
+			})
 		}),
 	}
 	bindLimit(cmd, &most)
+	bindWatch(cmd, &watch)
 	return cmd
 }
 
@@ -147,5 +149,6 @@ func (c *cli) heldListing() listing[harp.JobStatus] {
 		cells[last] = cmp.Or(strings.Join(j.HeldBy, ", "), "its host, which is paused")
 		return cells
 	}
+	l.changes = func(j harp.JobStatus) string { return j.ID + " " + stateText(j) + " " + strings.Join(j.HeldBy, " ") }
 	return l
 }

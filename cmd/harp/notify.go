@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -70,29 +69,35 @@ func notifiedText(s harp.NotificationStatus) string {
 }
 
 func (c *cli) notifyListCommand() *cobra.Command {
-	return &cobra.Command{
+	var watch bool
+	cmd := &cobra.Command{
 		Use:         "ls",
 		Short:       "List notifications",
 		Args:        cobra.NoArgs,
 		Annotations: lists(),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
-			all, _, err := firstOf(caller.Notifications().List(ctx), 0)
-			if err != nil {
-				return err
-			}
-			return printList(c, listing[harp.NotificationStatus]{
-				name:   "notifications",
-				header: []string{"name", "on", "to", "pending", "given up", "now"},
-				row: func(s harp.NotificationStatus) []string {
-					return []string{s.Name, strings.Join(s.On, ","), receiverText(s.To), strconv.Itoa(s.Pending), strconv.Itoa(s.GivenUp), notifiedText(s)}
-				},
-				wider: []string{"sent", "answer", "by"},
-				widen: func(s harp.NotificationStatus) []string {
-					return []string{strconv.FormatUint(s.Sent, 10), s.Answer, s.By.Name}
-				},
-				id: func(s harp.NotificationStatus) string { return s.Name },
-			}, all)
+			return showList(ctx, c, watch, notificationListing(), func(ctx context.Context) ([]harp.NotificationStatus, bool, error) {
+				return firstOf(caller.Notifications().List(ctx), 0)
+			})
 		}),
+	}
+	bindWatch(cmd, &watch)
+	return cmd
+}
+
+// notificationListing is a list of notifications as it is printed.
+func notificationListing() listing[harp.NotificationStatus] {
+	return listing[harp.NotificationStatus]{
+		name:   "notifications",
+		header: []string{"name", "on", "to", "pending", "given up", "now"},
+		row: func(s harp.NotificationStatus) []string {
+			return []string{s.Name, strings.Join(s.On, ","), receiverText(s.To), strconv.Itoa(s.Pending), strconv.Itoa(s.GivenUp), notifiedText(s)}
+		},
+		wider: []string{"sent", "answer", "by"},
+		widen: func(s harp.NotificationStatus) []string {
+			return []string{strconv.FormatUint(s.Sent, 10), s.Answer, s.By.Name}
+		},
+		id: func(s harp.NotificationStatus) string { return s.Name },
 	}
 }
 
@@ -361,45 +366,60 @@ The exit code is 0 if it was accepted, otherwise 1, and the receiver's answer is
 }
 
 func (c *cli) notifyPendingCommand() *cobra.Command {
-	return &cobra.Command{
+	var watch bool
+	cmd := &cobra.Command{
 		Use:         "pending [NAME]",
 		Short:       "List messages that were not accepted: those that will be retried, and those given up",
 		Args:        cobra.MaximumNArgs(1),
 		Annotations: lists(),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
-			names := args
-			if len(names) == 0 {
-				all, _, err := firstOf(caller.Notifications().List(ctx), 0)
-				if err != nil {
-					return err
-				}
-				for _, n := range all {
-					names = append(names, n.Name)
-				}
-			}
-			messages := []harp.MessageStatus{}
-			for _, name := range names {
-				some, _, err := firstOf(caller.Notifications().Messages(ctx, name), 0)
-				if err != nil && (len(args) > 0 || !errors.Is(err, harp.ErrNotFound)) { // it was deleted meanwhile
-					return err
-				}
-				messages = append(messages, some...)
-			}
-			return printList(c, listing[harp.MessageStatus]{
-				name:   "messages",
-				header: []string{"notification", "subject", "tries", "next", "answer"},
-				row: func(m harp.MessageStatus) []string {
-					next := "given up"
-					if !m.GivenUp {
-						next = c.clock(m.Due)
-					}
-					return []string{m.Notification, m.Subject, strconv.Itoa(m.Tries), next, m.Answer}
-				},
-				wider: []string{"time", "id"},
-				widen: func(m harp.MessageStatus) []string { return []string{c.clock(m.Time), m.ID} },
-				id:    func(m harp.MessageStatus) string { return m.ID },
-			}, slices.Clip(messages))
+			return showList(ctx, c, watch, c.messageListing(), func(ctx context.Context) ([]harp.MessageStatus, bool, error) {
+				messages, err := findMessages(ctx, caller, args)
+				return messages, false, err
+			})
 		}),
+	}
+	bindWatch(cmd, &watch)
+	return cmd
+}
+
+// findMessages returns the messages of these notifications that were not accepted; without names those of all.
+func findMessages(ctx context.Context, caller *harp.Caller, names []string) ([]harp.MessageStatus, error) {
+	named := len(names) > 0
+	if !named {
+		for n, err := range caller.Notifications().List(ctx) {
+			if err != nil {
+				return nil, err
+			}
+			names = append(names, n.Name)
+		}
+	}
+	messages := []harp.MessageStatus{}
+	for _, name := range names {
+		some, _, err := firstOf(caller.Notifications().Messages(ctx, name), 0)
+		if err != nil && (named || !errors.Is(err, harp.ErrNotFound)) { // it was deleted meanwhile
+			return nil, err
+		}
+		messages = append(messages, some...)
+	}
+	return messages, nil
+}
+
+// messageListing is a list of messages as it is printed.
+func (c *cli) messageListing() listing[harp.MessageStatus] {
+	return listing[harp.MessageStatus]{
+		name:   "messages",
+		header: []string{"notification", "subject", "tries", "next", "answer"},
+		row: func(m harp.MessageStatus) []string {
+			next := "given up"
+			if !m.GivenUp {
+				next = c.clock(m.Due)
+			}
+			return []string{m.Notification, m.Subject, strconv.Itoa(m.Tries), next, m.Answer}
+		},
+		wider: []string{"time", "id"},
+		widen: func(m harp.MessageStatus) []string { return []string{c.clock(m.Time), m.ID} },
+		id:    func(m harp.MessageStatus) string { return m.ID },
 	}
 }
 

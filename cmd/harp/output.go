@@ -374,7 +374,17 @@ type listing[T any] struct {
 	id     func(T) string
 	more   []field // of the JSON object, beside the list
 
-	changes func(T) string // what --watch prints an item again for
+	changes     func(T) string // what --watch prints an item again for; nil: anything of it
+	newestFirst bool
+}
+
+// watched is what --watch prints an item again for. Errors: of an item that is no JSON.
+func (l listing[T]) watched(item T) (string, error) {
+	if l.changes != nil {
+		return l.changes(item), nil
+	}
+	encoded, err := compactJSON(item)
+	return string(encoded), err
 }
 
 // printList prints a list in the format that was asked for.

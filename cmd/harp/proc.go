@@ -15,15 +15,7 @@ import (
 
 func (c *cli) procCommand() *cobra.Command {
 	return group("proc", "List procedures, and show their parameters",
-		&cobra.Command{
-			Use:         "ls [TARGET]",
-			Short:       "List procedures of all hosts, or of those that a target selects",
-			Args:        cobra.MaximumNArgs(1),
-			Annotations: lists(),
-			RunE:        c.asks(c.listProcedures),
-
-			ValidArgsFunction: c.completeOnly(listed(c.asksWords(targetWords))),
-		},
+		c.procListCommand(),
 		&cobra.Command{
 			Use:   "show [HOST] PROCEDURE",
 			Short: "Show what a procedure does and takes",
@@ -49,23 +41,36 @@ func (o offered) MarshalJSON() ([]byte, error) {
 	return append(fields, field{"hosts", o.hosts}).MarshalJSON()
 }
 
-func (c *cli) listProcedures(ctx context.Context, caller *harp.Caller, args []string) error {
-	host := ""
-	if len(args) > 0 {
-		host = args[0]
+func (c *cli) procListCommand() *cobra.Command {
+	var watch bool
+	cmd := &cobra.Command{
+		Use:         "ls [TARGET]",
+		Short:       "List procedures of all hosts, or of those that a target selects",
+		Args:        cobra.MaximumNArgs(1),
+		Annotations: lists(),
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
+			return showList(ctx, c, watch, procedureListing(), func(ctx context.Context) ([]offered, bool, error) {
+				procedures, err := findOffered(ctx, caller, strings.Join(args, ""), "")
+				return procedures, false, err
+			})
+		}),
+
+		ValidArgsFunction: c.completeOnly(listed(c.asksWords(targetWords))),
 	}
-	procedures, err := findOffered(ctx, caller, host, "")
-	if err != nil {
-		return err
-	}
-	return printList(c, listing[offered]{
+	bindWatch(cmd, &watch)
+	return cmd
+}
+
+// procedureListing is a list of procedures as it is printed.
+func procedureListing() listing[offered] {
+	return listing[offered]{
 		name:   "procedures",
 		header: []string{"procedure", "arguments", "summary", "hosts"},
 		row: func(p offered) []string {
 			return []string{p.doc.Name, synopsis(p.doc), p.doc.Summary, hostsText(p.hosts)}
 		},
 		id: func(p offered) string { return p.doc.Name },
-	}, procedures)
+	}
 }
 
 func (c *cli) showProcedure(ctx context.Context, caller *harp.Caller, args []string) error {

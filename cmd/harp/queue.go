@@ -17,13 +17,7 @@ const queueName = "{JSON | NAME=VALUE...}"
 func (c *cli) queueCommand() *cobra.Command {
 	var dry bool
 	cmd := group("queue", "Show queues, pause them, cancel their jobs",
-		&cobra.Command{
-			Use:         "ls",
-			Short:       "List queues",
-			Args:        cobra.NoArgs,
-			Annotations: lists(),
-			RunE:        c.asks(c.listQueues),
-		},
+		c.queueListCommand(),
 		&cobra.Command{
 			Use:   "show " + queueName,
 			Short: "Show a queue",
@@ -128,22 +122,33 @@ func (c *cli) queueSetCommand(dry *bool) *cobra.Command {
 	return cmd
 }
 
-func (c *cli) listQueues(ctx context.Context, caller *harp.Caller, _ []string) error {
-	queues := []harp.QueueStatus{}
-	for q, err := range caller.Queues().List(ctx) {
-		if err != nil {
-			return err
-		}
-		queues = append(queues, q)
+func (c *cli) queueListCommand() *cobra.Command {
+	var watch bool
+	cmd := &cobra.Command{
+		Use:         "ls",
+		Short:       "List queues",
+		Args:        cobra.NoArgs,
+		Annotations: lists(),
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
+			return showList(ctx, c, watch, c.queueListing(), func(ctx context.Context) ([]harp.QueueStatus, bool, error) {
+				return firstOf(caller.Queues().List(ctx), 0)
+			})
+		}),
 	}
-	return printList(c, listing[harp.QueueStatus]{
+	bindWatch(cmd, &watch)
+	return cmd
+}
+
+// queueListing is a list of queues as it is printed.
+func (c *cli) queueListing() listing[harp.QueueStatus] {
+	return listing[harp.QueueStatus]{
 		name:   "queues",
 		header: []string{"name", "concurrency", "running", "waiting", "paused"},
 		row: func(q harp.QueueStatus) []string {
 			return []string{q.Name.String(), strconv.Itoa(q.Concurrency), strconv.Itoa(q.Running), strconv.Itoa(q.Waiting), c.queuePauseText(q)}
 		},
 		id: func(q harp.QueueStatus) string { return q.Name.String() },
-	}, queues)
+	}
 }
 
 func (c *cli) showQueue(ctx context.Context, caller *harp.Caller, args []string) error {

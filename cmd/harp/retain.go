@@ -92,29 +92,36 @@ func statesText(states []harp.State) string {
 }
 
 func (c *cli) retainListCommand() *cobra.Command {
-	return &cobra.Command{
+	var watch bool
+	cmd := &cobra.Command{
 		Use:         "ls",
 		Short:       "List rules, in the order in which they are tried",
 		Args:        cobra.NoArgs,
 		Annotations: lists(),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
-			rules, err := caller.Retention().List(ctx)
-			if err != nil {
-				return err
-			}
-			return printList(c, listing[harp.RetentionStatus]{
-				name:   "rules",
-				header: []string{"name", "fits", "keep"},
-				row: func(s harp.RetentionStatus) []string {
-					return []string{s.Name, fitsText(s.RetentionRule), keepText(s.RetentionRule)}
-				},
-				wider: []string{"order", "stores", "by", "managed by"},
-				widen: func(s harp.RetentionStatus) []string {
-					return []string{strconv.Itoa(s.Order), storesText(s), s.By.Name, s.ManagedBy}
-				},
-				id: func(s harp.RetentionStatus) string { return s.Name },
-			}, append([]harp.RetentionStatus{}, rules...))
+			return showList(ctx, c, watch, ruleListing(), func(ctx context.Context) ([]harp.RetentionStatus, bool, error) {
+				rules, err := caller.Retention().List(ctx)
+				return append([]harp.RetentionStatus{}, rules...), false, err
+			})
 		}),
+	}
+	bindWatch(cmd, &watch)
+	return cmd
+}
+
+// ruleListing is a list of retention rules as it is printed.
+func ruleListing() listing[harp.RetentionStatus] {
+	return listing[harp.RetentionStatus]{
+		name:   "rules",
+		header: []string{"name", "fits", "keep"},
+		row: func(s harp.RetentionStatus) []string {
+			return []string{s.Name, fitsText(s.RetentionRule), keepText(s.RetentionRule)}
+		},
+		wider: []string{"order", "stores", "by", "managed by"},
+		widen: func(s harp.RetentionStatus) []string {
+			return []string{strconv.Itoa(s.Order), storesText(s), s.By.Name, s.ManagedBy}
+		},
+		id: func(s harp.RetentionStatus) string { return s.Name },
 	}
 }
 

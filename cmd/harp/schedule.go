@@ -46,19 +46,20 @@ func scheduleWords(ctx context.Context, caller *harp.Caller, _ []string, _ strin
 }
 
 func (c *cli) scheduleListCommand() *cobra.Command {
-	return &cobra.Command{
+	var watch bool
+	cmd := &cobra.Command{
 		Use:         "ls",
 		Short:       "List schedules",
 		Args:        cobra.NoArgs,
 		Annotations: lists(),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
-			all, _, err := firstOf(caller.Schedules().List(ctx), 0)
-			if err != nil {
-				return err
-			}
-			return printList(c, c.scheduleListing(), all)
+			return showList(ctx, c, watch, c.scheduleListing(), func(ctx context.Context) ([]harp.ScheduleStatus, bool, error) {
+				return firstOf(caller.Schedules().List(ctx), 0)
+			})
 		}),
 	}
+	bindWatch(cmd, &watch)
+	return cmd
 }
 
 // scheduleListing is a list of schedules as it is printed.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -32,12 +33,17 @@ func widest(printed string) int {
 
 func TestListsFitTheTerminal(t *testing.T) {
 	local(t)
-	f := several(t)
+	f := ofEachNoun(t)
 	f.jobs[0].SubmitTime, f.jobs[0].Procedure = time.Now().Add(-3*time.Hour-time.Minute), "backup.of.something.with.a.long.name"
 	f.jobs[1].State, f.jobs[1].Reason = harp.StateQueued, "start_after"
+	long := strings.Repeat("web-and-more ", 12)
+	f.groups[0].Target, f.schedules.all[0].Request.Target, f.maintenance.all[0].Target, f.notifications.all[0].On = long, long, long, []string{long}
+	f.notifications.messages[0].Answer, f.rules[0].Procedure = long, long
 	f.hosts = append(f.hosts, harp.HostStatus{Name: "web02", Labels: map[string]string{"role": "web", "env": "production"}, Error: strings.Repeat("日本", 60)})
 	for _, columns := range []int{60, 80, 100, 200} {
-		for _, command := range []string{"job ls", "host ls", "proc ls"} {
+		for _, command := range []string{
+			"job ls", "host ls", "proc ls", "batch ls", "queue ls", "group ls", "retain ls", "schedule ls", "maint ls", "notify ls", "notify pending", "drift ls",
+		} {
 			got := runFake(t, t.Context(), f, ofSize(columns, 0), strings.Fields(command)...)
 			if w := widest(got.stdout); got.code != 0 || w > columns {
 				t.Errorf("%s: %d columns of %d:\n%s", command, w, columns, got.stdout)
@@ -131,6 +137,86 @@ func TestWatchPrintsWhatHasChanged(t *testing.T) {
 		}
 		if !strings.Contains(got.stderr, "does not answer") {
 			t.Errorf("said %q", got.stderr)
+		}
+	})
+}
+
+// ofEachNoun is a fake that has one of each noun that is listed.
+func ofEachNoun(t *testing.T) *fake {
+	t.Helper()
+	f := several(t)
+	f.queues = []harp.QueueStatus{{Name: value(t, harp.Args{"db": "main"}), Concurrency: 1}}
+	f.groups = []harp.Group{{Name: "frontend", Target: "role=web"}}
+	f.rules = []harp.RetentionStatus{{RetentionRule: harp.RetentionRule{Name: "audit", Keep: time.Hour}}}
+	f.schedules.all = []harp.ScheduleStatus{{Schedule: harp.Schedule{Name: "nightly", Cron: "@daily"}}}
+	f.maintenance.all = []harp.WindowStatus{{Window: harp.Window{Name: "night", Target: "*", Cron: "@daily", For: time.Hour}}}
+	f.notifications.all = []harp.NotificationStatus{{Notification: harp.Notification{Name: "failures", On: []string{"job.failed"}}}}
+	f.notifications.messages = []harp.MessageStatus{{Notification: "failures", ID: "m", Subject: "job failed"}}
+	f.hosts[0].Drift = []harp.DriftStatus{{Host: "demo1", Name: "base", Mark: harp.DriftClean}, {Host: "demo1", Name: "ssh", Mark: harp.DriftClean}}
+	return f
+}
+
+// An item of each kind of list is printed again when it has changed, and only then.
+func TestEachListIsWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := ofEachNoun(t)
+		for args, c := range map[string]struct {
+			at     string // the beginning of the line that is printed again
+			change func()
+		}{
+			"queue ls":       {`{"db":"main"}`, func() { f.queues[0].Running = 1 }},
+			"group ls":       {"frontend", func() { f.groups[0].Target = "role=app" }},
+			"retain ls":      {"audit", func() { f.rules[0].Keep = time.Minute }},
+			"schedule ls":    {"nightly", func() { f.schedules.all[0].LastBatch = firstID }},
+			"maint ls":       {"night", func() { f.maintenance.all[0].Open = true }},
+			"notify ls":      {"failures", func() { f.notifications.all[0].Pending = 1 }},
+			"notify pending": {"failures", func() { f.notifications.messages[0].Tries = 3 }},
+			"drift ls":       {"demo1  ssh", func() { f.hosts[0].Drift[1].Mark = harp.DriftDirty }},
+			"proc ls":        {"count", func() { f.procedures[0].Summary = "Counts" }},
+		} {
+			before := runFake(t, t.Context(), f, nil, strings.Fields(args)...)
+			got := watched(t, f, nil, 4, func(round int) {
+				if round == 3 {
+					c.change()
+				}
+			}, append(strings.Fields(args), "--watch")...)
+			first, again, ok := strings.Cut(got.stdout, before.stdout)
+			if got.code != exitDetached || !ok || first != "" || !strings.HasPrefix(again, c.at) || strings.Count(again, "\n") != 1 {
+				t.Errorf("%s: got %+v, the list is %q", args, got, before.stdout)
+			}
+			f.listing = nil
+		}
+	})
+}
+
+// What lists the dispatcher's nouns takes --watch.
+func TestEachListTakesWatch(t *testing.T) {
+	root := newCLI(strings.NewReader(""), io.Discard, io.Discard, func(string) string { return "" }).rootCommand()
+	found := 0
+	for _, noun := range root.Commands() {
+		for _, cmd := range noun.Commands() {
+			if cmd.Name() != "ls" || noun.Name() == "ctx" || noun.Name() == "event" { // a file, and what has follow
+				continue
+			}
+			if found++; cmd.Flags().Lookup("watch") == nil {
+				t.Errorf("%s has no --watch", cmd.CommandPath())
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("there are %d lists", found)
+	}
+}
+
+// A job that goes on takes longer each time that its list is printed.
+func TestWatchPrintsHowLongAJobTakesByNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := several(t)
+		f.jobs = f.jobs[:1]
+		f.jobs[0].State, f.jobs[0].StartTime, f.jobs[0].EndTime = harp.StateRunning, time.Now(), time.Time{}
+		got := watched(t, f, ofSize(150, 20), 3, func(int) {}, "job", "ls", "--watch")
+		if !strings.Contains(got.stdout, "  4s\n") {
+			t.Errorf("after 4 s got\n%s", got.stdout)
 		}
 	})
 }

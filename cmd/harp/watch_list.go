@@ -24,13 +24,29 @@ func bindWatch(cmd *cobra.Command, watch *bool) {
 	cmd.Flags().BoolVarP(watch, "watch", "w", false, "repaint the list every 2 s until Ctrl-C; off a terminal, and with jsonl and id, print only changes")
 }
 
+// showList prints the list that find returns, which also says whether there are more: once or, if it is
+// watched, again and again.
+func showList[T any](ctx context.Context, c *cli, watch bool, l listing[T], find func(context.Context) (items []T, more bool, err error)) error {
+	if watch {
+		return watchList(ctx, c, l, func(ctx context.Context) ([]T, error) {
+			items, _, err := find(ctx)
+			return items, err
+		})
+	}
+	items, more, err := find(ctx)
+	if err != nil {
+		return err
+	}
+	return printFirst(c, l, items, more)
+}
+
 // watchList prints a list again and again: on a terminal over itself, elsewhere what has changed,
-// oldest first. It goes on when the dispatcher is away for a time.
+// in the order of time if the list begins with the newest. It goes on when the dispatcher is away for a time.
 func watchList[T any](ctx context.Context, c *cli, l listing[T], find func(context.Context) ([]T, error)) error {
 	if c.format == formatJSON {
 		return invalid("watch", "never ends; it takes text, wide, jsonl, id and template=")
 	}
-	w := &listWatch[T]{cli: c, listing: l, seen: map[string]string{}}
+	w := &listWatch[T]{cli: c, listing: l}
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	for {
@@ -56,10 +72,11 @@ func watchList[T any](ctx context.Context, c *cli, l listing[T], find func(conte
 type listWatch[T any] struct {
 	cli     *cli
 	listing listing[T]
-	seen    map[string]string // what was printed, by what names it
-	drawn   int               // lines on the terminal
-	last    string            // the table there
-	away    bool              // the dispatcher does not answer
+	seen    map[string]bool // what the items were the last time
+	headed  bool            // the header is printed
+	drawn   int             // lines on the terminal
+	last    string          // the table there
+	away    bool            // the dispatcher does not answer
 }
 
 // show prints what came of asking.
@@ -78,24 +95,29 @@ func (w *listWatch[T]) show(items []T, failed error) error {
 	if failed != nil {
 		return nil
 	}
-	first := len(w.seen) == 0
 	var changed []T
+	seen := map[string]bool{}
 	for _, item := range items {
-		id, now := w.listing.id(item), w.listing.changes(item)
-		if w.seen[id] != now {
+		now, err := w.listing.watched(item)
+		if err != nil {
+			return err
+		}
+		if seen[now] = true; !w.seen[now] {
 			changed = append(changed, item)
 		}
-		w.seen[id] = now
 	}
-	if first && len(changed) == 0 {
+	w.seen = seen
+	if len(changed) == 0 {
 		return nil
 	}
-	if c.format != formatText && c.format != formatWide {
+	if w.listing.newestFirst {
 		slices.Reverse(changed)
+	}
+	if c.format != formatText && c.format != formatWide {
 		return printList(c, w.listing, changed)
 	}
-	slices.Reverse(changed)
-	printRows(c, w.listing, changed, first)
+	printRows(c, w.listing, changed, !w.headed)
+	w.headed = true
 	return c.stdout.err
 }
 
