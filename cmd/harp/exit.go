@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -194,7 +193,7 @@ func (c *cli) reportError(err error) int {
 		_ = c.printObject(object{{"error", harp.FailureOf(err)}}) // stderr says it, too
 	}
 	for _, one := range each(err) {
-		c.complain("harp: %s", strings.TrimPrefix(one.Error(), "harp: "))
+		c.complain("harp: %s", c.errorText(one))
 	}
 	var misread interface{ place() (text, caret string) }
 	if errors.As(err, &misread) {

@@ -62,6 +62,7 @@ type cli struct {
 	remote     bool       // --exit remote: a command's own exit code is handed on
 	wordless   bool       // stdout has what a template says, and no errors
 	started    bool       // a command is running: what fails now is no usage error
+	command    *cobra.Command
 }
 
 func newCLI(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) *cli {
@@ -86,6 +87,7 @@ func (c *cli) runCommand(ctx context.Context, args []string) int {
 		unquoteUsage(root)
 	}
 	cmd, err := root.ExecuteContextC(ctx)
+	c.command = cmd
 	if err != nil && !c.started {
 		err = noSuchCommand(root, args, err)
 		err = &usageError{command: cmd.CommandPath(), err: err}
@@ -108,7 +110,7 @@ records and its result at any later time.
   harp dev                          a dispatcher and a host to try things on
   harp call demo1 hello name=Ada    a first call, in another terminal`,
 		Args:              unknownCommand,
-		Version:           harp.Version,
+		Version:           harp.Version(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
@@ -159,7 +161,7 @@ func (c *cli) does(fn func(ctx context.Context, args []string) error) func(*cobr
 		if err := c.chooseShape(cmd.Annotations[knows]); err != nil {
 			return err
 		}
-		c.started = true
+		c.started, c.command = true, cmd
 		if c.pages(cmd) {
 			return c.showPaged(func() error { return fn(cmd.Context(), args) })
 		}

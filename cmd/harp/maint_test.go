@@ -91,25 +91,25 @@ func TestWrongWindowFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "invalid from: say when: --from, --cron or --calendar"},
-		{[]string{"--from", "now", "--cron", "@daily", "--for", "1h"}, "invalid cron: cannot be combined with --from: a window has one of --from, --cron and --calendar"},
-		{[]string{"--from", "now", "--for", "1h", "--to", "2h"}, "invalid to: cannot be combined with --for"},
-		{[]string{"--from", "now", "--to", "2020-01-01"}, "invalid to: must be later than from"},
-		{[]string{"--from", "now", "--tz", "Europe/Madrid"}, "invalid tz: needs cron or calendar"},
-		{[]string{"--from", "now", "--event", "x"}, "invalid calendar: --event and --zone need it"},
-		{[]string{"--from", "now", "--mode", "maybe"}, `invalid mode: must be "hold" or "refuse"`},
-		{[]string{"--cron", "@daily"}, "invalid for: is required with --cron"},
-		{[]string{"--cron", "@daily", "--for", "none"}, "invalid for: must be a duration; --from alone has no end"},
-		{[]string{"--cron", "@daily", "--for", "1h", "--to", "2h"}, "invalid to: needs --from"},
-		{[]string{"--cron", "0 25 * * *", "--for", "1h"}, "invalid cron: hour: \"25\" is not in 0-23\n  0 25 * * *\n    ^\n"},
-		{[]string{"--cron", "@daily", "--for", "1h", "--tz", "Nowhere"}, `invalid tz: "Nowhere" is no zone`},
-		{[]string{"--calendar", file, "--for", "1h"}, "invalid for: needs --from or --cron"},
-		{[]string{"--calendar", file, "--tz", "Nowhere"}, `invalid tz: "Nowhere" is no zone`},
-		{[]string{"--calendar", file, "--zone", "x"}, "invalid zone: x is not name=zone"},
-		{[]string{"--calendar", file, "--zone", "x=Nowhere"}, "invalid zones: "},
-		{[]string{"--calendar", cut}, "invalid calendar: "},
-		{[]string{"--calendar", file + "x"}, "invalid calendar: open "},
-		{[]string{"--calendar", "-"}, "invalid calendar: must not be empty"},
+		{nil, "invalid --from: say when: --from, --cron or --calendar"},
+		{[]string{"--from", "now", "--cron", "@daily", "--for", "1h"}, "invalid --cron: cannot be combined with --from: a window has one of --from, --cron and --calendar"},
+		{[]string{"--from", "now", "--for", "1h", "--to", "2h"}, "invalid --to: cannot be combined with --for"},
+		{[]string{"--from", "now", "--to", "2020-01-01"}, "invalid --to: must be later than from"},
+		{[]string{"--from", "now", "--tz", "Europe/Madrid"}, "invalid --tz: needs cron or calendar"},
+		{[]string{"--from", "now", "--event", "x"}, "invalid --calendar: --event and --zone need it"},
+		{[]string{"--from", "now", "--mode", "maybe"}, `invalid --mode: must be "hold" or "refuse"`},
+		{[]string{"--cron", "@daily"}, "invalid --for: is required with --cron"},
+		{[]string{"--cron", "@daily", "--for", "none"}, "invalid --for: must be a duration; --from alone has no end"},
+		{[]string{"--cron", "@daily", "--for", "1h", "--to", "2h"}, "invalid --to: needs --from"},
+		{[]string{"--cron", "0 25 * * *", "--for", "1h"}, "invalid --cron: hour: \"25\" is not in 0-23\n  0 25 * * *\n    ^\n"},
+		{[]string{"--cron", "@daily", "--for", "1h", "--tz", "Nowhere"}, `invalid --tz: "Nowhere" is no zone`},
+		{[]string{"--calendar", file, "--for", "1h"}, "invalid --for: needs --from or --cron"},
+		{[]string{"--calendar", file, "--tz", "Nowhere"}, `invalid --tz: "Nowhere" is no zone`},
+		{[]string{"--calendar", file, "--zone", "x"}, "invalid --zone: x is not name=zone"},
+		{[]string{"--calendar", file, "--zone", "x=Nowhere"}, "invalid --zone: "},
+		{[]string{"--calendar", cut}, "invalid --calendar: "},
+		{[]string{"--calendar", file + "x"}, "invalid --calendar: open "},
+		{[]string{"--calendar", "-"}, "invalid --calendar: must not be empty"},
 	} {
 		f := scheduling(t)
 		got := maintain(t, f, append([]string{"add", "w", "--target", "role=db"}, c.args...)...)
@@ -275,7 +275,7 @@ func TestMaintSpans(t *testing.T) {
 	if got := maintain(t, f, "spans", "open"); !strings.HasSuffix(got.stdout, "no end\n") {
 		t.Error(got)
 	}
-	if got := maintain(t, f, "spans", "db", "--from", "2027-03-27", "--to", "2030-04-05"); got.code != exitUsage || !strings.Contains(got.stderr, "invalid to: must be at most two years later than from") {
+	if got := maintain(t, f, "spans", "db", "--from", "2027-03-27", "--to", "2030-04-05"); got.code != exitUsage || !strings.Contains(got.stderr, "invalid --to: must be at most two years later than from") {
 		t.Error(got)
 	}
 }
@@ -476,7 +476,7 @@ func TestWhenHeld(t *testing.T) {
 	if got := runFake(t, t.Context(), f, nil, "run", "demo*", "count", "to=3", "-y", "-d"); got.code != exitOK || f.submitted[1].Batch.WhenHeld != harp.WaitForHeld {
 		t.Error(got, f.submitted)
 	}
-	if got := runFake(t, t.Context(), f, nil, "run", "demo*", "count", "to=3", "-y", "--when-held", "maybe"); got.code != exitUsage || !strings.Contains(got.stderr, "invalid when-held: must be wait or skip") {
+	if got := runFake(t, t.Context(), f, nil, "run", "demo*", "count", "to=3", "-y", "--when-held", "maybe"); got.code != exitUsage || !strings.Contains(got.stderr, "invalid --when-held: must be wait or skip") {
 		t.Error(got)
 	}
 }

@@ -90,18 +90,18 @@ func TestWrongScheduleFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "invalid cron: say when, by one of --cron, --every, --at and --after"},
-		{[]string{"--cron", "@daily", "--every", "1h"}, "invalid every: cannot be combined with --cron: a schedule has one of --cron, --every and --at"},
-		{[]string{"--every", "1h", "--at", "2027-04-01 02:00"}, "invalid at: cannot be combined with --every"},
-		{[]string{"--cron", "0 0 31 2 *"}, `invalid cron: "0 0 31 2 *" never fires`},
-		{[]string{"--at", "2020-01-01 00:00"}, `invalid cron: "at 2020-01-01 00:00" fires no more`},
-		{[]string{"--cron", "@daily", "--tz", "Europe/Nowhere"}, "invalid tz: "},
-		{[]string{"--cron", "TZ=Europe/Madrid 0 2 * * *"}, "invalid cron: "},
-		{[]string{"--every", "1h", "--jitter", "1h"}, "invalid jitter: 1h0m0s reaches from "},
-		{[]string{"--cron", "@daily", "--from", "2027-05-01", "--until", "2027-04-01"}, "invalid until: must be later than from"},
-		{[]string{"--cron", "@daily", "--until", "2027-03-26T13:00:00Z"}, "invalid until: is before "},
-		{[]string{"--cron", "@daily", "--overlap", "maybe"}, "invalid overlap: must be skip, queue, cancel-old or allow"},
-		{[]string{"--cron", "@daily", "--gap", "maybe"}, `invalid gap: must be "after", "skip" or nothing`},
+		{nil, "invalid --cron: say when, by one of --cron, --every, --at and --after"},
+		{[]string{"--cron", "@daily", "--every", "1h"}, "invalid --every: cannot be combined with --cron: a schedule has one of --cron, --every and --at"},
+		{[]string{"--every", "1h", "--at", "2027-04-01 02:00"}, "invalid --at: cannot be combined with --every"},
+		{[]string{"--cron", "0 0 31 2 *"}, `invalid --cron: "0 0 31 2 *" never fires`},
+		{[]string{"--at", "2020-01-01 00:00"}, `invalid --at: "at 2020-01-01 00:00" fires no more`},
+		{[]string{"--cron", "@daily", "--tz", "Europe/Nowhere"}, "invalid --tz: "},
+		{[]string{"--cron", "TZ=Europe/Madrid 0 2 * * *"}, "invalid --cron: "},
+		{[]string{"--every", "1h", "--jitter", "1h"}, "invalid --jitter: 1h0m0s reaches from "},
+		{[]string{"--cron", "@daily", "--from", "2027-05-01", "--until", "2027-04-01"}, "invalid --until: must be later than from"},
+		{[]string{"--cron", "@daily", "--until", "2027-03-26T13:00:00Z"}, "invalid --until: is before "},
+		{[]string{"--cron", "@daily", "--overlap", "maybe"}, "invalid --overlap: must be skip, queue, cancel-old or allow"},
+		{[]string{"--cron", "@daily", "--gap", "maybe"}, `invalid --gap: must be "after", "skip" or nothing`},
 		{[]string{"--cron", "@daily", "--id", "new"}, "unknown flag: --id"},
 		{[]string{"--cron", "@daily", "--start-after", "1h"}, "unknown flag: --start-after"},
 	} {
@@ -115,7 +115,7 @@ func TestWrongScheduleFlags(t *testing.T) {
 // TestCronCaret: what is wrong with a field is shown at its place.
 func TestCronCaret(t *testing.T) {
 	for cron, want := range map[string]string{
-		"0 25 * * *":           "invalid cron: hour: \"25\" is not in 0-23\n  0 25 * * *\n    ^\n",
+		"0 25 * * *":           "invalid --cron: hour: \"25\" is not in 0-23\n  0 25 * * *\n    ^\n",
 		"0  2 * * MONN":        "  0  2 * * MONN\n           ^\n",
 		"99 0 2 * * *":         "  99 0 2 * * *\n  ^\n",
 		"0 2 * * MON 2027-x":   "  0 2 * * MON 2027-x\n              ^\n",
@@ -290,7 +290,7 @@ func TestScheduleHistory(t *testing.T) {
 	if fmt.Sprint(f.schedules.filter.Outcomes) != "[fired missed]" || f.schedules.filter.Schedule != "s" || f.schedules.filter.From.IsZero() {
 		t.Errorf("%+v", f.schedules.filter)
 	}
-	if got := schedules(t, f, "history", "s", "--outcome", "lost"); got.code != exitUsage || !strings.Contains(got.stderr, `invalid outcomes: "lost" is neither`) {
+	if got := schedules(t, f, "history", "s", "--outcome", "lost"); got.code != exitUsage || !strings.Contains(got.stderr, `invalid --outcome: "lost" is neither`) {
 		t.Error(got)
 	}
 	if got := schedules(t, f, "history", "-o", "jsonl"); strings.Count(got.stdout, "\n") != 5 || !strings.Contains(got.stdout, `"late":"5.5s"`) {
