@@ -16,6 +16,12 @@ func TestStatusesReadBack(t *testing.T) {
 		readsBack(t, anyResult(t))
 		s := anyStatus(t)
 		readsBack(t, s)
+		o := Outcome[map[string]int]{State: s.State, Err: s.Err, EndTime: s.EndTime}
+		if o.Err == nil {
+			o.Value = rapid.SampledFrom([]map[string]int{nil, {"a": 1}}).Draw(t, "value of the outcome")
+		}
+		readsBack(t, o)
+		readsBack(t, Preview{Hosts: 3, Unfit: 1, Refusal: FailureOf(s.Err), AwayHosts: []string{"db01"}, UnfitHosts: []UnfitHost{{"web01", anyFailure(t)}}})
 		readsBack(t, Page[JobStatus]{Items: []JobStatus{s}, Cursor: rapid.String().Draw(t, "cursor")})
 	})
 }

@@ -2,6 +2,7 @@ package harp
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -13,6 +14,40 @@ type Outcome[R any] struct {
 	ExitCode *int  // of a command
 
 	SubmitTime, StartTime, EndTime time.Time // UTC, by the dispatcher's clock; zero where it has not happened
+}
+
+// outcomeJSON is how an Outcome is written as JSON.
+type outcomeJSON[R any] struct {
+	State      State     `json:"state"`
+	Value      *R        `json:"value,omitempty"` // nil unless it succeeded
+	Error      Failure   `json:"error,omitzero"`
+	ExitCode   *int      `json:"exit_code,omitempty"`
+	SubmitTime time.Time `json:"submit_time,omitzero"`
+	StartTime  time.Time `json:"start_time,omitzero"`
+	EndTime    time.Time `json:"end_time,omitzero"`
+}
+
+// MarshalJSON writes the fields as those of a [Result]: Err as the [Failure] "error", and the
+// value only if there is one.
+func (o Outcome[R]) MarshalJSON() ([]byte, error) {
+	written := outcomeJSON[R]{o.State, nil, FailureOf(o.Err), o.ExitCode, o.SubmitTime, o.StartTime, o.EndTime}
+	if o.Err == nil {
+		written.Value = &o.Value
+	}
+	return plainJSON(written)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. Errors: those of package json.
+func (o *Outcome[R]) UnmarshalJSON(text []byte) error {
+	var read outcomeJSON[R]
+	if err := json.Unmarshal(text, &read); err != nil {
+		return err
+	}
+	*o = Outcome[R]{State: read.State, Err: read.Error.Err(), ExitCode: read.ExitCode, SubmitTime: read.SubmitTime, StartTime: read.StartTime, EndTime: read.EndTime}
+	if read.Value != nil {
+		o.Value = *read.Value
+	}
+	return nil
 }
 
 // Wait waits until the job has ended and returns how, in one read: a job that did not succeed

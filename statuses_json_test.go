@@ -40,6 +40,10 @@ func TestOtherStatusesReadBack(t *testing.T) {
 	t.Run("DriftStatus", readsBackAny[DriftStatus])
 	t.Run("Group", readsBackAny[Group])
 	t.Run("Applied", readsBackAny[Applied])
+	t.Run("ServerInfo", readsBackAny[ServerInfo])
+	t.Run("Obstacle", readsBackAny[Obstacle])
+	t.Run("Span", readsBackAny[Span])
+	t.Run("Folded", readsBackAny[Folded])
 }
 
 func readsBackAny[T any](t *testing.T) {
