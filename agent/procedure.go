@@ -98,7 +98,8 @@ func (p *procedure) positive(option string, d time.Duration) time.Duration {
 // Handle offers fn as the procedure p of agent a.
 //
 // The fields of A, named by their json tags, are the parameters, in their order for
-// positional arguments; a jsonschema tag describes one, and one whose json tag says
+// positional arguments; a jsonschema tag describes one in words, and nothing more: what
+// the type does not say, such as bounds, fn checks itself. One whose json tag says
 // omitempty may be left out. An A that is a map takes any names, a slice takes the
 // positional arguments, an any takes arguments as they are, and another type is the
 // one parameter called value. Arguments that do not fit are refused and fn is not

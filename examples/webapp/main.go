@@ -5,8 +5,7 @@
 //	curl -u ana: http://127.0.0.1:8080/jobs/ID
 //	curl -u ana: -N http://127.0.0.1:8080/jobs/ID/log
 //
-// main.go is the web part, system.go the dispatcher and what a host offers, orders.go what the
-// service itself remembers.
+// This file is the service; host.go is what runs on its hosts.
 package main
 
 import (
@@ -16,111 +15,139 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/store/badger"
 )
 
-// app answers the web. Whether the dispatcher is in this process or elsewhere makes no difference
-// to it: callerAs would then return the Caller of client.Dial.
+// app answers the web. If the dispatcher were elsewhere, callerAs would return a Caller of client.Dial.
 type app struct {
-	callerAs func(user string) *harp.Caller
-	orders   *orders
-	stopping context.Context // ends when the service begins to stop
+	callerAs func(user string) *harp.Caller // jobs and events name the user
+	orders   string                         // the folder of the orders that may not have been called yet
+	stopping context.Context                // ends when the service begins to stop
 }
 
-func (a *app) handler() http.Handler {
+func (a *app) handler() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /hosts/{host}/deploy", a.deploy)
-	mux.HandleFunc("GET /jobs", a.list)
-	mux.HandleFunc("GET /jobs/{id}", a.read)
+	for pattern, fn := range map[string]func(*http.Request, *harp.Caller) (any, error){
+		"POST /hosts/{host}/deploy": a.deploy, "GET /jobs": list, "GET /jobs/{id}": read, "DELETE /jobs/{id}": cancel,
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			v, err := fn(r, a.callerAs(userOf(r)))
+			answer(w, r, v, err)
+		})
+	}
 	mux.HandleFunc("GET /jobs/{id}/log", a.follow)
-	mux.HandleFunc("DELETE /jobs/{id}", a.cancel)
 	return mux
 }
 
-// userOf is who asks. A real service looks at the password, or at a session.
+// answer answers with JSON, which says of an error whose fault it is and whether the procedure ran.
+func answer(w http.ResponseWriter, r *http.Request, v any, err error) {
+	status := harp.HTTPStatus(err)
+	if err != nil {
+		v = map[string]any{"error": harp.FailureOf(err)}
+	} else if r.Method != http.MethodGet {
+		status = http.StatusAccepted
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the client may have gone
+}
+
+// userOf is who asks. A real service checks the password, or a session.
 func userOf(r *http.Request) string {
 	user, _, _ := r.BasicAuth()
 	return cmp.Or(user, "anonymous")
 }
 
-func (a *app) caller(r *http.Request) *harp.Caller { return a.callerAs(userOf(r)) }
+// order is a deployment that somebody asked for, under the id of its job. It is a file, in place of a
+// row in a database, from before the call is made until it is known to be accepted.
+type order struct{ ID, User, Host, Version, Key string }
 
-// deploy starts a job and answers its id at once. The order is noted before the call is made: should
-// this process die in between, it calls again when it is back, under the same id.
-func (a *app) deploy(w http.ResponseWriter, r *http.Request) {
+func (a *app) file(o order) string { return filepath.Join(a.orders, o.ID) }
+
+// deploy starts a job and answers with its id at once.
+func (a *app) deploy(r *http.Request, _ *harp.Caller) (any, error) {
 	o := order{ID: harp.NewID(), User: userOf(r), Host: r.PathValue("host"), Version: r.FormValue("version"), Key: r.Header.Get("Idempotency-Key")}
-	if err := a.orders.note(o); err != nil {
-		fail(w, err)
-		return
+	row, err := json.Marshal(o)
+	if err := errors.Join(err, os.WriteFile(a.file(o), row, 0o600)); err != nil {
+		return nil, err
 	}
 	job, err := a.call(r.Context(), o)
 	if err != nil {
-		fail(w, err)
-		return
+		return nil, err
 	}
-	w.Header().Set("Location", "/jobs/"+job.ID())
-	answer(w, http.StatusAccepted, map[string]any{"id": job.ID(), "existed": job.Existed()})
+	return map[string]any{"id": job.ID(), "existed": job.Existed()}, nil
 }
 
-// call makes the call of an order, and notes that it need not be made again. Two deployments of a
-// host wait for each other.
+// call makes the call of an order. Deployments of one host wait for each other.
 func (a *app) call(ctx context.Context, o order) (*harp.Job, error) {
 	opts := []harp.Option{
-		harp.JobID(o.ID), harp.Queue(map[string]string{"host": o.Host}),
-		harp.MaxExecTime(10 * time.Minute), harp.OfflineWait(time.Hour), harp.Label("app", "webapp"),
+		harp.JobID(o.ID), harp.Queue(map[string]string{"host": o.Host}), harp.Label("app", "webapp"),
+		harp.MaxExecTime(10 * time.Minute), harp.OfflineWait(time.Hour),
 	}
 	if o.Key != "" {
 		opts = append(opts, harp.IdempotencyKey(o.Key, 24*time.Hour))
 	}
 	job, err := Deploy.Call(ctx, a.callerAs(o.User).Host(o.Host), DeployArgs{Version: o.Version}, opts...)
 	if err == nil || harp.RanOf(err) == harp.DidNotRun {
-		err = errors.Join(err, a.orders.note(order{ID: o.ID, Settled: true}))
+		err = errors.Join(err, os.Remove(a.file(o)))
 	}
 	return job, err
 }
 
-// read tells how a job is doing, and never waits for it.
-func (a *app) read(w http.ResponseWriter, r *http.Request) {
-	job := a.caller(r).Job(r.PathValue("id"))
-	status, err := job.Status(r.Context())
+// recover makes the calls that were not known to be accepted when this process ended: with the same
+// id, a call is made once.
+func (a *app) recover(ctx context.Context) error {
+	files, err := os.ReadDir(a.orders)
 	if err != nil {
-		fail(w, err)
-		return
+		return err
 	}
-	out := map[string]any{"job": status}
-	if status.State.Ended() { // then Wait does not wait, and an outcome never changes again
-		outcome, err := Deploy.Wait(r.Context(), job)
-		if err != nil {
-			fail(w, err)
-			return
+	for _, f := range files {
+		var o order
+		row, err := os.ReadFile(filepath.Join(a.orders, f.Name()))
+		if err = errors.Join(err, json.Unmarshal(row, &o)); err == nil { // else it was not written to its end
+			_, err = a.call(ctx, o)
 		}
-		out["result"], out["error"] = outcome.Value, harp.FailureOf(outcome.Err)
+		log.Printf("order %s was made again: error %v", f.Name(), err)
 	}
-	answer(w, http.StatusOK, out)
+	return nil
 }
 
-// list tells of the last jobs, newest first.
-func (a *app) list(w http.ResponseWriter, r *http.Request) {
-	page, err := a.caller(r).JobsPage(r.Context(), harp.JobFilter{Host: r.FormValue("host"), Limit: 50}, r.FormValue("cursor"))
-	if err != nil {
-		fail(w, err)
-		return
+// read says how a job is doing, and never waits for it.
+func read(r *http.Request, caller *harp.Caller) (any, error) {
+	job := caller.Job(r.PathValue("id"))
+	status, err := job.Status(r.Context())
+	if err != nil || !status.State.Ended() {
+		return map[string]any{"job": status}, err
 	}
-	answer(w, http.StatusOK, page)
+	outcome, err := Deploy.Wait(r.Context(), job) // it has ended: there is nothing to wait for
+	return map[string]any{"job": status, "result": outcome.Value, "error": harp.FailureOf(outcome.Err)}, err
 }
 
-// follow sends the log as it comes, as server-sent events, until the job has ended. A browser that
-// has lost the connection says which line it saw last, and misses none.
+// list lists jobs, newest first, a page at a time.
+func list(r *http.Request, caller *harp.Caller) (any, error) {
+	return caller.JobsPage(r.Context(), harp.JobFilter{Host: r.FormValue("host"), Limit: 50}, r.FormValue("cursor"))
+}
+
+func cancel(r *http.Request, caller *harp.Caller) (any, error) {
+	live, err := caller.Job(r.PathValue("id")).Cancel(r.Context())
+	return map[string]bool{"live": live}, err
+}
+
+// follow sends the log as server-sent events until the job has ended. A browser that lost the
+// connection says which line it saw last, and misses none.
 func (a *app) follow(w http.ResponseWriter, r *http.Request) {
 	var next uint64
 	if last, err := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64); err == nil {
@@ -129,47 +156,22 @@ func (a *app) follow(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(a.stopping, cancel)()
-	begun, flush := false, http.NewResponseController(w).Flush
-	for record, err := range a.caller(r).Job(r.PathValue("id")).Follow(ctx, harp.Since(next)) {
-		switch {
-		case err != nil && !begun:
-			fail(w, err)
-			return
-		case err != nil:
-			return // the browser comes again
-		case !begun:
-			w.Header().Set("Content-Type", "text/event-stream")
-			begun = true
+	begun := false
+	for record, err := range a.callerAs(userOf(r)).Job(r.PathValue("id")).Follow(ctx, harp.Since(next)) {
+		if err != nil && !begun {
+			answer(w, r, nil, err)
 		}
-		if _, err := fmt.Fprintf(w, "id: %d\ndata: %s\n\n", record.Seq, record.Value); err != nil || flush() != nil {
+		if err != nil {
+			return // the browser comes again
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		begun = true
+		fmt.Fprintf(w, "id: %d\ndata: %s\n\n", record.Seq, record.Value)
+		if http.NewResponseController(w).Flush() != nil {
 			return // it has gone
 		}
 	}
-	_, _ = io.WriteString(w, "event: end\ndata: {}\n\n")
-}
-
-// cancel asks a job to stop.
-func (a *app) cancel(w http.ResponseWriter, r *http.Request) {
-	live, err := a.caller(r).Job(r.PathValue("id")).Cancel(r.Context())
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	answer(w, http.StatusAccepted, map[string]bool{"live": live})
-}
-
-func answer(w http.ResponseWriter, code int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	if err := json.NewEncoder(w).Encode(v); err != nil {
-		log.Print(err) // the client has gone
-	}
-}
-
-// fail answers an error with the status it deserves, and as data: whose fault it is, and whether
-// the procedure ran.
-func fail(w http.ResponseWriter, err error) {
-	answer(w, harp.HTTPStatus(err), map[string]any{"error": harp.FailureOf(err)})
+	fmt.Fprint(w, "event: end\ndata: {}\n\n")
 }
 
 func main() {
@@ -183,15 +185,32 @@ func main() {
 	}
 }
 
-// run serves HTTP until ctx ends. It says where when it does. What is under way is answered first;
-// then the dispatcher stops: jobs go on at their agents.
+// run serves HTTP until ctx ends, and says where. Requests under way are then answered before the
+// dispatcher stops; jobs go on at their agents.
 func run(ctx context.Context, addr, dir string, ready func(addr string)) (err error) {
-	s, err := startSystem(ctx, dir)
+	a := &app{orders: filepath.Join(dir, "orders"), stopping: ctx}
+	if err := os.MkdirAll(a.orders, 0o700); err != nil {
+		return err
+	}
+	st, err := badger.Open(filepath.Join(dir, "data"), nil)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	a := &app{callerAs: s.callerAs, orders: s.orders, stopping: ctx}
+	d, err := dispatcher.Open(ctx, st, dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "web01"}}})
+	if err != nil {
+		return err
+	}
+	var hosts sync.WaitGroup
+	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
+	defer func() {
+		disconnect()
+		hosts.Wait()
+		err = errors.Join(err, within(10*time.Second, d.Shutdown))
+	}()
+	if err := startHost(connected, &hosts, d, dir); err != nil {
+		return err
+	}
+	a.callerAs = func(user string) *harp.Caller { return d.CallerAs(harp.Principal{Kind: "user", Name: user}) }
 	if err := a.recover(ctx); err != nil {
 		return err
 	}
@@ -200,15 +219,24 @@ func run(ctx context.Context, addr, dir string, ready func(addr string)) (err er
 		return err
 	}
 	ready(l.Addr().String())
-	server := &http.Server{Handler: s.probes(a.handler()), ReadHeaderTimeout: 10 * time.Second}
-	stopped := make(chan error, 1)
-	defer context.AfterFunc(ctx, func() {
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		stopped <- server.Shutdown(grace)
-	})()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	mux := a.handler()
+	healthz, readyz := dispatcher.HealthHandler(d)
+	mux.Handle("GET /healthz", healthz)
+	mux.Handle("GET /readyz", readyz)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err := <-served:
 		return err
+	case <-ctx.Done():
+		return within(5*time.Second, server.Shutdown)
 	}
-	return <-stopped
+}
+
+// within bounds a shutdown, which begins when other contexts have ended.
+func within(most time.Duration, shutdown func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	return shutdown(ctx)
 }
