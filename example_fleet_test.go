@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -33,9 +34,10 @@ var (
 )
 
 // register gives an agent what the examples call: greet, count, disk.check, which
-// fails, tmp.clean, which can say what it would do, and hang, which runs until it is
-// stopped.
+// fails, tmp.clean and base, which can say what they would do, and hang, which runs until
+// it is stopped.
 func register(a *agent.Agent) {
+	var done atomic.Bool // by base
 	agent.Handle(a, greet, func(_ context.Context, in greetArgs) (greeting, error) {
 		return greeting{"hello " + in.Name}, nil
 	}, agent.Idempotent())
@@ -56,6 +58,13 @@ func register(a *agent.Agent) {
 		}
 		return "deleted 3 files", nil
 	}, agent.DryRun())
+	agent.Handle(a, harp.NewProc[struct{}, map[string]bool]("base", "Make the host what it should be"), func(ctx context.Context, _ struct{}) (map[string]bool, error) {
+		changed := !done.Load()
+		if info, _ := agent.FromContext(ctx); !info.DryRun {
+			done.Store(true)
+		}
+		return map[string]bool{"changed": changed}, nil
+	}, agent.DryRun())
 	agent.Handle(a, harp.NewProc[struct{}, string]("hang", "Wait to be stopped"), func(ctx context.Context, _ struct{}) (string, error) {
 		<-ctx.Done()
 		return "", context.Cause(ctx)
@@ -67,12 +76,13 @@ var quiet = slog.New(slog.DiscardHandler)
 
 // fleet runs a dispatcher with its jobs in memory and the host web01, all in this
 // process, for one example. The host db01 is known and away.
-func fleet() (caller *harp.Caller, stop func()) {
+func fleet() (caller *harp.Caller, stop func()) { return fleetOf(dispatcher.Config{}) }
+
+// fleetOf is fleet with a dispatcher that is configured in more ways.
+func fleetOf(cfg dispatcher.Config) (caller *harp.Caller, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	d, err := dispatcher.Open(ctx, memory.Open(nil), dispatcher.Config{
-		Hosts:  dispatcher.StaticHosts{{Name: "web01"}, {Name: "db01"}},
-		Logger: quiet,
-	})
+	cfg.Hosts, cfg.Logger = dispatcher.StaticHosts{{Name: "web01"}, {Name: "db01"}}, quiet
+	d, err := dispatcher.Open(ctx, memory.Open(nil), cfg)
 	if err != nil {
 		panic(err)
 	}
