@@ -29,7 +29,7 @@ type cgroup string
 // harp-agent, for [Options.Cgroup]. The name is
 // of letters, digits, '.', '_' and '-'. An empty one that was left behind is taken over;
 // fs.ErrExist says that there is one with processes in it. [ErrNoCgroups] says that none
-// can be had here, and why.
+// can be had here, and why; in an *[ExecError], that there may be no more of them now.
 func NewCgroup(name string) (dir string, err error) {
 	parent, err := ownCgroup(proc)
 	if err != nil {
@@ -60,6 +60,9 @@ func newCgroup(parent, name string) (string, error) {
 			return "", err
 		}
 		err = nil
+	}
+	if errors.Is(err, unix.EAGAIN) {
+		return "", &ExecError{stageCgroup, fmt.Errorf("%w: as many as cgroup.max.descendants or cgroup.max.depth allows: %w", ErrNoCgroups, err)}
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrNoCgroups, err)

@@ -5,8 +5,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func init() { helpers["few files"] = lookWithFewFiles }
@@ -81,6 +83,49 @@ func TestFewFilesHideNothing(t *testing.T) {
 	defer func() { _ = left.Wait() }() // it is killed
 	defer func() { _ = left.Process.Kill() }()
 	argv := helper("few files", job, t.TempDir())
+	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("%v: %.300s", err, out)
+	}
+}
+
+func init() { helpers["look at oneself"] = lookAtOneself }
+
+// lookAtOneself looks at this process, and at a launcher that has died, while there is no file left. It prints what it
+// gets wrong.
+func lookAtOneself([]string) {
+	const limit = 64
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: limit, Max: limit}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	giveBack := takeAllFiles()
+	id, err := Self()
+	giveBack()
+	if !IsShort(err) {
+		fmt.Printf("with no files it takes itself for %+v, %v\n", id, err)
+	}
+	if id, err := Self(); err != nil || id.Start == 0 || id.Boot == "" {
+		fmt.Printf("with files it takes itself for %+v, %v\n", id, err)
+	}
+	launcher := exec.Command("true")
+	if err := launcher.Start(); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for m, err := proc.member(launcher.Process.Pid); err == nil && !m.dead; m, err = proc.member(launcher.Process.Pid) {
+		runtime.Gosched()
+	}
+	time.AfterFunc(50*time.Millisecond, takeAllFiles())
+	if !diedAs(launcher.Process.Pid, "true") {
+		fmt.Println("a launcher that has died is taken for having become its command")
+	}
+}
+
+// TestFewFilesChangeNobody checks that a process which cannot be looked at, as files have run out, is not taken for
+// one of which nothing is known, nor for another one.
+func TestFewFilesChangeNobody(t *testing.T) {
+	argv := helper("look at oneself")
 	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
 	if err != nil || len(out) > 0 {
 		t.Errorf("%v: %.300s", err, out)

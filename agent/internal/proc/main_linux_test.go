@@ -169,6 +169,8 @@ type order struct {
 	Exited bool // end it when the leader ended, not before
 	Grace  time.Duration
 	Stay   bool // do not end it
+
+	Launcher []string
 }
 
 // outcome is what it reports.
@@ -204,7 +206,7 @@ func (o order) carryOut() (result outcome, err error) {
 		return result, err
 	}
 	defer r.Close()
-	options := Options{Stdout: w, Stderr: os.Stderr}
+	options := Options{Stdout: w, Stderr: os.Stderr, Launcher: o.Launcher}
 	switch o.How {
 	case "adopted":
 		err = Adopt()

@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 func init() { helpers["old kernel"] = superviseOnAnOldKernel }
@@ -27,6 +29,37 @@ func superviseOnAnOldKernel(args []string) {
 		err = syscall.Exec("/proc/self/exe", helper("supervise", args[1]), os.Environ())
 	}
 	fmt.Println(err)
+}
+
+func init() { helpers["no clone3"] = superviseWithoutClone3 }
+
+// superviseWithoutClone3 is the helper supervise where clone3(2) fails, by which a process begins in a cgroup.
+func superviseWithoutClone3(args []string) {
+	err := refuseCall(unix.SYS_CLONE3, unix.ENOSYS)
+	if err == nil {
+		err = syscall.Exec("/proc/self/exe", helper("supervise", args[0]), os.Environ())
+	}
+	fmt.Println(err)
+}
+
+// TestCgroupWhereClone3IsRefused checks that a command without limits is started in a sandbox that refuses clone3, as
+// systemd makes one with RestrictNamespaces=, and that one with limits is refused.
+func TestCgroupWhereClone3IsRefused(t *testing.T) {
+	if err := ProbeCgroups(); err != nil {
+		needs.Missing(t, err)
+	}
+	o := order{Spec: shell("echo up; exit 4"), How: "cgroup", Lines: 1, Exited: true}
+	for name, launcher := range launchers {
+		o.Launcher = launcher
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := startPiped(t, Spec{Argv: helper("no clone3", string(text))}, Options{Stderr: os.Stderr})
+		if got := p.outcome(t); got.Status.Exit != 4 {
+			t.Errorf("%s: got %+v", name, got.Status)
+		}
+	}
 }
 
 // refuseCall has a system call fail on this thread, and in all that it executes.

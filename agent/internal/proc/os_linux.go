@@ -37,6 +37,9 @@ func (c cgroup) attach(attr *syscall.SysProcAttr) (closeDir func(), err error) {
 	return func() { _ = dir.Close() }, nil // nothing was written to it
 }
 
+// leaveOut undoes attach.
+func leaveOut(attr *syscall.SysProcAttr) { attr.UseCgroupFD, attr.CgroupFD = false, 0 }
+
 // refused reports whether a child could not be put into a cgroup.
 func refused(err error) bool {
 	var exec *ExecError
@@ -109,10 +112,11 @@ func diedAs(pid int, name string) bool {
 	const tries = 1000
 	for range tries {
 		m, err := proc.member(pid)
-		if err != nil || m.name != name {
+		switch {
+		case IsShort(err): // it is looked at again
+		case err != nil || m.name != name:
 			return false
-		}
-		if m.dead {
+		case m.dead:
 			return true
 		}
 		time.Sleep(time.Millisecond) // it is about to be either

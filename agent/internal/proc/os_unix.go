@@ -23,6 +23,8 @@ func BootID() string { return "" }
 
 func identify(pid int) Identity { return Identity{PID: pid} }
 
+func identity(pid int) (Identity, error) { return identify(pid), nil }
+
 // Adopt is for Linux only: the error is errors.ErrUnsupported.
 func Adopt() error { return errors.ErrUnsupported }
 
@@ -64,6 +66,8 @@ func (c cgroup) attach(*syscall.SysProcAttr) (closeDir func(), err error) {
 }
 
 func refused(error) bool { return false }
+
+func leaveOut(*syscall.SysProcAttr) {}
 
 // registry is of nothing where nothing is adopted.
 type registry struct{}

@@ -17,8 +17,14 @@ func (s Spec) Owner() (Owner, error) {
 	return Owner{int(c.UID), int(c.GID), c.groups()}, nil
 }
 
-// Self returns the identity of this process.
-func Self() Identity { return identify(os.Getpid()) }
+// Self returns the identity of this process. The error says that it cannot be had just now, for want of files, say.
+func Self() (Identity, error) {
+	id, err := identity(os.Getpid())
+	if IsShort(err) {
+		return Identity{}, err
+	}
+	return id, nil
+}
 
 // IdentityOf returns the identity of a child of this process that is not reaped.
 func IdentityOf(pid int) Identity { return identify(pid) }

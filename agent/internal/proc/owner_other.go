@@ -8,10 +8,13 @@ import "errors"
 func (Spec) Owner() (Owner, error) { return Owner{}, errors.ErrUnsupported }
 
 // Self is for Unix only.
-func Self() Identity { return Identity{} }
+func Self() (Identity, error) { return Identity{}, errors.ErrUnsupported }
 
 // IdentityOf is for Unix only.
 func IdentityOf(int) Identity { return Identity{} }
+
+// CheckFiles is for Unix only.
+func CheckFiles() error { return nil }
 
 // CloseOnExec does nothing here.
 func CloseOnExec() {}

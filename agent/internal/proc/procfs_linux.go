@@ -25,16 +25,22 @@ var boot struct {
 
 // BootID returns the kernel's id of this boot; empty if it cannot be had here, or now.
 func BootID() string {
+	id, _ := readBootID()
+	return id
+}
+
+// readBootID is BootID, with the reason why it cannot be had.
+func readBootID() (string, error) {
 	boot.Lock()
 	defer boot.Unlock()
 	if boot.id == "" {
 		id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 		if err != nil {
-			return ""
+			return "", err
 		}
 		boot.id = strings.TrimSpace(string(id))
 	}
-	return boot.id
+	return boot.id, nil
 }
 
 // bootedSince reports whether the machine has booted since it had a boot id: not if that,
@@ -142,6 +148,13 @@ func (p procfs) marked(pid int, settings []string) (bool, error) {
 // identify returns the identity of a process that is not reaped. When it began is not known
 // if /proc does not show it: a program that became another user's may be hidden there.
 func identify(pid int) Identity {
-	m, _ := proc.member(pid)
-	return Identity{PID: pid, Start: m.start, Boot: BootID()}
+	id, _ := identity(pid)
+	return id
+}
+
+// identity is identify, with the reason why a part of it is not known.
+func identity(pid int) (Identity, error) {
+	m, unseen := proc.member(pid)
+	boot, unread := readBootID()
+	return Identity{PID: pid, Start: m.start, Boot: boot}, errors.Join(unseen, unread)
 }

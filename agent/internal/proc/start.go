@@ -73,20 +73,29 @@ func start(s Spec, o Options) (*Process, error) {
 	defer closeCgroup()
 
 	began := time.Now()
-	var child *os.Process
-	if len(o.Launcher) > 0 {
-		attr.Env = s.cookie()
-		child, err = launch(o.Launcher, s.instructions(path, as), attr)
-	} else {
-		child, err = direct(path, s, as, attr)
-	}
+	child, err := s.execute(path, as, o, attr)
 	if o.Cgroup != "" && refused(err) {
-		err = &ExecError{stageCgroup, err}
+		if s.Limits != (Limits{}) {
+			return nil, &ExecError{stageCgroup, err}
+		}
+		leaveOut(attr.Sys) // as where there are no cgroups: a sandbox may refuse clone3
+		began = time.Now()
+		child, err = s.execute(path, as, o, attr)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return newProcess(child, s, o, began), nil
+}
+
+// execute starts the command, by way of a launcher if there is one.
+func (s Spec) execute(path string, as *credential, o Options, attr *os.ProcAttr) (*os.Process, error) {
+	own := *attr // what is set in it
+	if len(o.Launcher) == 0 {
+		return direct(path, s, as, &own)
+	}
+	own.Env = s.cookie()
+	return launch(o.Launcher, s.instructions(path, as), &own)
 }
 
 // direct starts the command from here.

@@ -43,7 +43,7 @@ func (s Spec) credential() (*credential, error) {
 }
 
 func (s Spec) resolve() (*credential, error) {
-	if err := checkFiles(); err != nil {
+	if err := CheckFiles(); err != nil {
 		return nil, err
 	}
 	name := s.User
@@ -85,9 +85,9 @@ func (s Spec) resolve() (*credential, error) {
 // lookupFiles is how many files the lookup of a user may have open at a time.
 const lookupFiles = 8
 
-// checkFiles returns an error if the files are not to be had that are needed to look up a user and its groups:
+// CheckFiles returns an error if the files are not to be had that are needed to look up a user and its groups:
 // without them the system's libraries say that there is no such user, or that it has no groups.
-func checkFiles() error {
+func CheckFiles() error {
 	for range lookupFiles {
 		f, err := os.Open(os.DevNull)
 		if err != nil {

@@ -194,7 +194,11 @@ func TestDamageProvesNothing(t *testing.T) {
 	if err := os.MkdirAll(p.path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	f, err := createFile(p.spool(), header{Supervisor: proc.Self(), Spec: spec})
+	self, err := proc.Self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := createFile(p.spool(), header{Supervisor: self, Spec: spec})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +323,7 @@ func TestNumberOfAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addChild(living.Process)
+	addChild(living.Process, proc.IdentityOf(living.Process.Pid))
 	p, spec := beginning(t)
 	if err := os.MkdirAll(p.path, 0o700); err != nil {
 		t.Fatal(err)

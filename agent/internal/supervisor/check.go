@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -82,14 +83,17 @@ func parseKey(name string) (Key, bool) {
 
 // newCgroup makes a cgroup of its own, where that can be: the supervisor that an agent had
 // for the same attempt before it died, and has not begun it, may yet be removing its own. The error is that it
-// cannot be just now, for want of files, say: a command with limits would be refused for good without.
-func newCgroup(k Key) (string, error) {
+// cannot be just now, for want of files, say: a command with limits would be refused for good without. It is a
+// *[proc.ExecError] where there may be no more cgroups: without limits a command goes without then.
+func newCgroup(s Spec) (string, error) {
 	const length = 8
-	dir, err := proc.NewCgroup(k.name() + "." + rand.Text()[:length])
-	if proc.IsShort(err) {
-		return "", err
+	dir, err := proc.NewCgroup(s.name() + "." + rand.Text()[:length])
+	var many *proc.ExecError
+	switch {
+	case errors.As(err, &many) && s.Command.Limits == (proc.Limits{}), !proc.IsShort(err):
+		return dir, nil
 	}
-	return dir, nil
+	return "", err
 }
 
 // removeCgroup removes a cgroup that nothing was put into.

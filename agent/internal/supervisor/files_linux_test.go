@@ -191,7 +191,7 @@ func fewForCgroupMain([]string) int {
 		return 1
 	}
 	giveBack := takeFiles()
-	dir, err := supervisor.NewCgroup(supervisor.Key{Job: "few", Attempt: 1})
+	dir, err := supervisor.NewCgroup(supervisor.Spec{Key: supervisor.Key{Job: "few", Attempt: 1}})
 	giveBack()
 	if err == nil {
 		fmt.Printf("that none can be had just now is not told: %q\n", dir)

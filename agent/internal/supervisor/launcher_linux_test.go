@@ -37,7 +37,7 @@ func TestNiceAndNoNewPrivileges(t *testing.T) {
 // TestNoCgroupIsLeftBehind checks that the cgroup of a command is gone when that has ended, and when it was
 // not begun after all.
 func TestNoCgroupIsLeftBehind(t *testing.T) {
-	probe, err := supervisor.NewCgroup(supervisor.Key{Job: "probe", Attempt: 1})
+	probe, err := supervisor.NewCgroup(supervisor.Spec{Key: supervisor.Key{Job: "probe", Attempt: 1}})
 	if err == nil && probe == "" {
 		err = errors.New("there are no cgroups here")
 	}

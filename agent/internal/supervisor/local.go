@@ -10,7 +10,7 @@ type local struct{ *engine }
 
 // startLocal starts a command in this process.
 func startLocal(spec Spec, o Options) (*Handle, error) {
-	cgroup, err := newCgroup(spec.Key)
+	cgroup, err := newCgroup(spec)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func spawned(t *testing.T, spec Spec) *remote {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addChild(child)
+	addChild(child, proc.IdentityOf(child.Pid))
 	if _, err := instruct(t.Context(), conn, newHandover(p.root, spec, true), Options{}.commit); err != nil {
 		t.Fatal(err)
 	}

@@ -118,12 +118,6 @@ var children = struct {
 	processes map[proc.Identity]*os.Process
 }{processes: map[proc.Identity]*os.Process{}}
 
-func addChild(p *os.Process) {
-	children.Lock()
-	defer children.Unlock()
-	children.processes[proc.IdentityOf(p.Pid)] = p
-}
-
 // reap waits for the end of a supervisor, which is near, if this process started it.
 func (place) reap(id proc.Identity) {
 	children.Lock()

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/harpcaller/harp/agent/internal/proc"
 )
 
 const (
@@ -95,11 +97,12 @@ func startProcess(ctx context.Context, o Options, spec Spec) (*Handle, error) {
 		drop(conn)
 		return nil, p.unstarted(child, going, err, o.retract)
 	}
-	addChild(child)
 	c, err := connect(conn, p)
 	if err != nil {
+		addChild(child, proc.IdentityOf(child.Pid))
 		return nil, errors.Join(ErrLost, err) // the command was executed, whatever that says
 	}
+	addChild(child, c.hello.Supervisor)
 	return &Handle{spec.Key, c}, nil
 }
 
@@ -121,7 +124,7 @@ var errStillborn = errors.New("the supervisor died before it started the command
 // removes what that has left. One that was not told to go is killed if it does not end.
 func (p place) unstarted(child *os.Process, going bool, err error, retract func()) error {
 	if going && errors.Is(err, os.ErrDeadlineExceeded) {
-		addChild(child) // it is there, and what it does shows later
+		addChild(child, proc.IdentityOf(child.Pid)) // it is there, and what it does shows later
 		return err
 	}
 	if !going {
@@ -140,6 +143,27 @@ func (p place) unstarted(child *os.Process, going bool, err error, retract func(
 	}
 	p.clear(child.Pid)
 	return err
+}
+
+// addChild notes a supervisor that this process has started, by the identity that it has told, and reaps those that have ended and that nobody
+// will ask for: whose identity could not be had, for want of files, say.
+func addChild(p *os.Process, id proc.Identity) {
+	children.Lock()
+	defer children.Unlock()
+	for of, child := range children.processes {
+		if hasEnded(child) {
+			delete(children.processes, of)
+			_, _ = child.Wait() // how it ended says nothing
+		}
+	}
+	children.processes[id] = p
+}
+
+// hasEnded reports whether a child that was not waited for has ended.
+func hasEnded(child *os.Process) bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, child.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err == nil && info.Signo == int32(unix.SIGCHLD)
 }
 
 // neverBegan reports whether it is sure that a supervisor that is dead has not executed its

@@ -105,6 +105,7 @@ type server struct {
 	listener net.Listener
 	hello    helloMessage
 	gone     chan struct{} // closed when the attempt was removed
+	over     chan struct{} // closed when no agent is accepted any more
 	once     sync.Once
 	works    sync.WaitGroup
 
@@ -122,7 +123,7 @@ func setUp(h handover) (*server, error) {
 	}
 	spec := h.spec()
 	if h.Dir == "" {
-		s := &server{gone: make(chan struct{})}
+		s := &server{gone: make(chan struct{}), over: make(chan struct{})}
 		if err := s.prepareTied(spec, h.Hold); err != nil {
 			s.undo()
 			return nil, err
@@ -137,7 +138,7 @@ func setUp(h handover) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{place: dir, gone: make(chan struct{})}
+	s := &server{place: dir, gone: make(chan struct{}), over: make(chan struct{})}
 	if err := s.prepare(spec, h.Hold, final); err != nil {
 		s.undo()
 		return nil, err
@@ -146,8 +147,11 @@ func setUp(h handover) (*server, error) {
 }
 
 func (s *server) prepare(spec Spec, hold bool, final place) error {
-	self := proc.Self()
-	cgroup, err := newCgroup(spec.Key)
+	self, err := proc.Self()
+	if err != nil {
+		return err
+	}
+	cgroup, err := newCgroup(spec)
 	if err != nil {
 		return err
 	}
@@ -180,7 +184,11 @@ func (s *server) prepare(spec Spec, hold bool, final place) error {
 // prepareTied prepares a supervisor that ends with its agent. It keeps nothing on disk but
 // secrets.
 func (s *server) prepareTied(spec Spec, hold bool) error {
-	cgroup, err := newCgroup(spec.Key)
+	self, err := proc.Self()
+	if err != nil {
+		return err
+	}
+	cgroup, err := newCgroup(spec)
 	if err != nil {
 		return err
 	}
@@ -188,7 +196,7 @@ func (s *server) prepareTied(spec Spec, hold bool) error {
 	s.engine = newEngine(spec, newMemory(spec.MaxSpool), secrets, cgroup)
 	s.engine.pressure.on = hold
 	s.hello = helloMessage{
-		Version: protocolVersion, Key: &spec.Key, Supervisor: proc.Self(),
+		Version: protocolVersion, Key: &spec.Key, Supervisor: self,
 		Cgroup: s.engine.cgroup, Secrets: secrets.path,
 	}
 	return secrets.write(spec.Command)
@@ -277,6 +285,7 @@ func (s *server) serve(first net.Conn, term <-chan os.Signal) {
 	s.startSession(first)
 	s.works.Go(s.acceptLoop)
 	s.await(term)
+	close(s.over)
 	drop(s.listener)
 	s.dismiss()
 	s.works.Wait()
@@ -351,7 +360,10 @@ func (s *server) acceptLoop() {
 			return
 		}
 		if err != nil { // files or memory have run out: who knocks waits
-			time.Sleep(acceptPause)
+			select {
+			case <-time.After(acceptPause):
+			case <-s.over:
+			}
 			continue
 		}
 		if checkPeer(conn) != nil {

@@ -7,8 +7,10 @@ import (
 	"os"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -69,6 +71,38 @@ func TestFewFilesKeepNoAgentAway(t *testing.T) {
 	close(l.conns)
 	accepting.Wait()
 	s.works.Wait()
+}
+
+// noFiles is a listener of a process whose files have run out, until it is closed.
+type noFiles struct {
+	net.Listener
+	closed atomic.Bool
+}
+
+func (l *noFiles) Accept() (net.Conn, error) {
+	if l.closed.Load() {
+		return nil, net.ErrClosed
+	}
+	return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+}
+
+// TestFewFilesKeepNoSupervisor checks that a supervisor which accepts nobody, as files have run out, tries it in steps,
+// and ends at once when it is to.
+func TestFewFilesKeepNoSupervisor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := new(noFiles)
+		s := &server{listener: l, over: make(chan struct{})}
+		var accepting sync.WaitGroup
+		accepting.Go(s.acceptLoop)
+		time.Sleep(10*acceptPause + 1)
+		began := time.Now()
+		l.closed.Store(true)
+		close(s.over)
+		accepting.Wait()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it ended after %v", took)
+		}
+	})
 }
 
 // stuck is a spool whose disk stands still until it moves.

@@ -89,12 +89,12 @@ func TestNoRoomForTheEnd(t *testing.T) {
 // TestCgroupsOfOneAttempt checks that a supervisor which is too late to begin does not
 // remove the cgroup of the next for the same attempt.
 func TestCgroupsOfOneAttempt(t *testing.T) {
-	k := Key{"job", 1}
-	first, err := newCgroup(k)
+	spec := Spec{Key: Key{"job", 1}}
+	first, err := newCgroup(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := newCgroup(k)
+	second, err := newCgroup(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
