@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/harpcaller/harp/agent/internal/proc"
 )
 
 // ownPrefix is what the variables begin with that harp sets.
@@ -17,9 +19,12 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // environ is the whole environment of a command: little, what the file lets through of
 // the agent's own, what it sets, and what harp says of the call.
-func (c *Command) environ(call Call, as string, set []string) []string {
+// The error says that the files are too few to look up its user with.
+func (c *Command) environ(call Call, as string, set []string) ([]string, error) {
 	env := map[string]string{"PATH": defaultPath, "LANG": "C.UTF-8", "SHELL": "/bin/sh", "HOME": "/"}
-	identify(env, as)
+	if err := identify(env, as); err != nil {
+		return nil, err
+	}
 	for _, name := range c.passEnv {
 		if v, ok := os.LookupEnv(name); ok {
 			env[name] = v
@@ -43,21 +48,38 @@ func (c *Command) environ(call Call, as string, set []string) []string {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		list = append(list, name+"="+env[name])
 	}
-	return list
+	return list, nil
 }
 
 // identify says who the command runs as. A user that cannot be found is not this
-// function's to refuse: starting the command does.
-func identify(env map[string]string, as string) {
+// function's to refuse: starting the command does. The error is that of too few files.
+func identify(env map[string]string, as string) error {
 	u, err := lookup(as)
-	if err == nil {
+	switch {
+	case err == nil:
 		env["HOME"], env["USER"], env["LOGNAME"] = u.HomeDir, u.Username, u.Username
-	} else if as != "" {
+	case proc.IsShort(err):
+		return err
+	case as != "":
 		env["USER"], env["LOGNAME"] = as, as
 	}
+	return nil
 }
 
+// lookup returns a user. Where files are too few to look, which the system's libraries take for that there is no such
+// user, the error says so.
 func lookup(name string) (*user.User, error) {
+	u, err := lookupNow(name)
+	if err == nil {
+		return u, nil
+	}
+	if err := proc.CheckFiles(); err != nil {
+		return nil, err
+	}
+	return lookupNow(name)
+}
+
+func lookupNow(name string) (*user.User, error) {
 	if name == "" {
 		return user.Current()
 	}

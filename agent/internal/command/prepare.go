@@ -18,7 +18,7 @@ import (
 //
 // Errors: *access.UntrustedError if others could change what would be executed; *harp.FieldError with the field, as "args.path": for what a schema cannot
 // say, as of the bytes in an element of a command and of where symbolic links lead; and
-// "dry_run" if the command has none.
+// "dry_run" if the command has none; that of the system if files have run out.
 func (c *Command) Prepare(call Call) (supervisor.Spec, error) {
 	if call.DryRun && !c.DryRun {
 		return supervisor.Spec{}, &harp.FieldError{Field: "dry_run", Message: "the procedure has no dry run"}
@@ -39,8 +39,8 @@ func (c *Command) Prepare(call Call) (supervisor.Spec, error) {
 	if err != nil {
 		return supervisor.Spec{}, err
 	}
-	spec.Command.Env = c.environ(call, spec.Command.User, spec.Command.Env)
-	return spec, nil
+	spec.Command.Env, err = c.environ(call, spec.Command.User, spec.Command.Env)
+	return spec, err
 }
 
 // scriptsOf returns what a call would execute. What callers of the ad-hoc procedure name is

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/harpcaller/harp/agent/internal/access"
+	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 )
 
@@ -28,7 +29,11 @@ type script struct {
 // is an *access.UntrustedError, or of the file system.
 func (c *Command) checkScripts(scripts []script) error {
 	var users []uint32
-	if u, err := lookup(c.process.User); err == nil && c.process.User != "" {
+	u, err := lookup(c.process.User)
+	if proc.IsShort(err) {
+		return err
+	}
+	if err == nil && c.process.User != "" {
 		if uid, err := strconv.ParseUint(u.Uid, 10, 32); err == nil {
 			users = append(users, uint32(uid))
 		}
