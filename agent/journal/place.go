@@ -1,9 +1,6 @@
 package journal
 
-import (
-	"crypto/rand"
-	"os"
-)
+import "crypto/rand"
 
 // isOf reports whether the head is of a journal with an id, or of a copy that was made of it.
 func (e *entry) isOf(id string) bool { return e.id == id || e.was == id }
@@ -31,12 +28,7 @@ func placeOf(f File) string {
 }
 
 func (f diskFile) place() string {
-	dir, err := os.Open(f.dir)
-	if err != nil {
-		return ""
-	}
-	defer dir.Close()
-	inDir, inFile := birthOf(dir), birthOf(f.File)
+	inDir, inFile := birthOfDir(f.dir), birthOf(f.File)
 	if inDir == "" || inFile == "" {
 		return ""
 	}

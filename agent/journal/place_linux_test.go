@@ -1,8 +1,11 @@
 package journal
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -93,6 +96,42 @@ func TestCopyOfAJournalIsTakenForTheOriginal(t *testing.T) {
 				t.Errorf("the journal is found to be %+v, %v", r, err)
 			}
 		})
+	}
+}
+
+// placeArg is the first argument of a test binary that looks where a file is with no files left.
+const placeArg = "place"
+
+func init() { mains[placeArg] = placeWithNoFiles }
+
+// placeWithNoFiles prints what goes wrong.
+func placeWithNoFiles(args []string) {
+	const limit = 40
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: limit, Max: limit}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	f, err := Disk(args[0]).Create("f")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer f.Close()
+	want := placeOf(f)
+	for fd, err := 0, error(nil); err == nil; fd, err = syscall.Open(os.DevNull, syscall.O_RDONLY, 0) {
+		_ = fd // it is closed with the process
+	}
+	if is := placeOf(f); is != want || is == "" {
+		fmt.Printf("with no files it is at %q, else at %q\n", is, want)
+	}
+}
+
+// TestPlaceOfAJournalWhileFilesHaveRunOut checks that a journal knows where it is while no file is left: a segment that
+// does not say it, or a journal that cannot be asked, is not known to be a copy.
+func TestPlaceOfAJournalWhileFilesHaveRunOut(t *testing.T) {
+	out, err := exec.Command("/proc/self/exe", placeArg, filepath.Join(t.TempDir(), "journal")).CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("%v: %.300s", err, out)
 	}
 }
 
