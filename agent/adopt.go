@@ -116,10 +116,14 @@ func (a *Agent) readopt(j *journal.Journal, found []finding, here map[journal.Ke
 // errNoInfo is that a command was not left by an agent, or by one of another version.
 var errNoInfo = errors.New("agent: what is noted of the command cannot be read")
 
-// isUnreadable reports whether what is there of a command stays as it is, for the next agent.
+// isUnreadable reports whether what is there of a command stays as it is, for the next agent, or for that of the
+// directory that this one is a copy of.
 func isUnreadable(err error) bool {
-	var damaged *supervisor.DamagedError
-	return errors.As(err, &damaged) || errors.Is(err, supervisor.ErrVersion) || errors.Is(err, errNoInfo)
+	var (
+		damaged *supervisor.DamagedError
+		copied  *CopiedDirError
+	)
+	return errors.As(err, &damaged) || errors.As(err, &copied) || errors.Is(err, supervisor.ErrVersion) || errors.Is(err, errNoInfo)
 }
 
 // readoptFound takes on a command that may go on, and removes what is left of one that never
@@ -128,6 +132,9 @@ func (a *Agent) readoptFound(j *journal.Journal, of supervisor.Key) (bool, error
 	trace, err := supervisor.Inspect(a.here, a.supervision(), of)
 	if err != nil {
 		return false, err
+	}
+	if a.isOfAnotherDir(trace.Info) { // which could not be looked at when the agent began
+		return false, &CopiedDirError{a.cfg.Dir, of.Job, of.Attempt}
 	}
 	if trace.NeverBegan {
 		return false, supervisor.Discard(a.supervision(), of)

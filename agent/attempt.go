@@ -219,7 +219,11 @@ func (at *attempt) run() {
 		defer at.agent.budget.give(n)
 	}
 	out := outcome{failure: &leftByGoexit}
-	defer func() { at.finish(out); at.endTurn() }()
+	defer func() {
+		at.finish(out)
+		at.endTurn() // before its supervisor is let go, which waits for the dispatcher
+		at.releaseSupervisor(out)
+	}()
 	at.expect()
 	out = at.call()
 }
@@ -361,7 +365,6 @@ func (at *attempt) finish(out outcome) {
 		at.agent.attempts.letGo()
 		at.returned.fire()
 		at.leave()
-		at.task.cmd.part(at)
 		return
 	}
 	at.mu.Lock()
@@ -374,7 +377,16 @@ func (at *attempt) finish(out outcome) {
 		at.agent.attempts.vacate()
 	}
 	at.leaveIf(f)
-	if r := at.task.cmd; r != nil {
+}
+
+// releaseSupervisor lets go of the supervisor of a command, once all that it had is elsewhere, or as it is if the
+// command goes on.
+func (at *attempt) releaseSupervisor(out outcome) {
+	switch r := at.task.cmd; {
+	case r == nil:
+	case out.letGo:
+		r.part(at)
+	default:
 		r.forget(at)
 	}
 }

@@ -67,7 +67,8 @@ func newAttempts(most int, owes func() bool) attempts {
 }
 
 // enter takes on an attempt for a session. It returns the one that is already
-// there, or the reason why not now.
+// there, or the reason why not now. As long as it is not known what runs, nothing begins of which only so much may run
+// at a time.
 func (a *attempts) enter(s *session, at *attempt) (known *attempt, reason string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -76,7 +77,7 @@ func (a *attempts) enter(s *session, at *attempt) (known *attempt, reason string
 		return known, ""
 	case s.closed || a.draining:
 		return nil, wire.NotNowDraining
-	case a.isFullLocked(at) || at.most > 0 && a.runningLocked(at.info.Procedure) >= at.most:
+	case a.isFullLocked(at), at.most > 0 && (!a.known || a.runningLocked(at.info.Procedure) >= at.most):
 		a.owed[s] = struct{}{}
 		return nil, wire.NotNowBusy
 	}
@@ -187,6 +188,7 @@ func (a *attempts) know() {
 	defer a.mu.Unlock()
 	a.known = !a.astray
 	a.lookIdleLocked()
+	a.vacateLocked()
 }
 
 // letGo notes that something goes on that leaves the list: it is known again what runs when

@@ -184,6 +184,51 @@ func TestJournalIsGoneAndCommandsCannotBeRead(t *testing.T) {
 	c.nothingLeft()
 }
 
+// A procedure that runs once at a time does not begin while it is not known what runs: it may be just that.
+func TestExclusiveBesideWhatCannotBeRead(t *testing.T) {
+	c := &commander{t: t, d: listen(t, loopback{}), dir: t.TempDir(), load: procedureDir(t, sole)}
+	c.boot()
+	path, w := pipe(t)
+	x := c.peer.call("sole", harp.Args{"pipe": path}).accepted()
+	c.stop()
+	spool := filepath.Join(c.dir, "run", x.id+".1", "spool")
+	err := errors.Join(os.RemoveAll(filepath.Join(c.dir, "journal")), os.Rename(spool, spool+".away"), os.Symlink("spool", spool))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.boot()
+	second, v := pipe(t)
+	call := func() *exchange { return c.peer.call("sole", harp.Args{"pipe": second}) }
+	if y := call(); !y.isNotNow() {
+		t.Error("another one begins while it is not known what runs")
+	}
+	if err := os.Rename(spool+".away", spool); err != nil {
+		t.Fatal(err)
+	}
+	c.peer = <-c.d.sessions
+	if y := call(); !y.isNotNow() {
+		t.Error("another one begins beside the one that runs")
+	}
+	tell(t, w, "end\n")
+	if end, _ := c.peer.resume(x.id, 0).endedFrom(0); end.Gone {
+		t.Errorf("it ended with %+v", end)
+	}
+	c.nothingLeft()
+	tell(t, v, "end\n")
+	if end := call().accepted().ending(); end.Gone {
+		t.Errorf("the next one ended with %+v", end)
+	}
+	c.nothingLeft()
+}
+
+// sole runs once at a time.
+const sole = `
+sole:
+  params: {pipe: {type: path, required: true}}
+  command: [/bin/sh, -c, 'while read -r l; do [ "$l" = end ] && exit 0; done < "$1"', sh, "{{.pipe}}"]
+  exclusive: true
+`
+
 // A command that runs, and of which a repaired journal has a part only, is reported as
 // one of which it has nothing, and delivers its end.
 func TestCommandOfWhichARepairedJournalHasAPart(t *testing.T) {

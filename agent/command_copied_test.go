@@ -55,6 +55,38 @@ func TestCopyOfADirEndsWhatTheOriginalRuns(t *testing.T) {
 	}
 }
 
+// TestCopyOfADirWhoseCommandsCannotBeRead checks that an agent in a copy of a directory which could not look at what
+// had begun there as it began does not take it on, and end it, when it can.
+func TestCopyOfADirWhoseCommandsCannotBeRead(t *testing.T) {
+	c := newCommander(t, t.TempDir())
+	x, w := c.callLines()
+	copied := filepath.Join(t.TempDir(), "copy")
+	if out, err := exec.CommandContext(t.Context(), "cp", "-a", c.dir, copied).CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	spool := filepath.Join(copied, "run", x.id+".1", "spool")
+	err := errors.Join(os.RemoveAll(filepath.Join(copied, "journal")), os.Rename(spool, spool+".away"), os.Symlink("spool", spool))
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := &commander{t: t, d: listen(t, loopback{}), dir: copied, load: c.load}
+	of.boot()
+	if err := os.Rename(spool+".away", spool); err != nil {
+		t.Fatal(err)
+	}
+	if err := of.agent.Drain(t.Context()); err != nil { // it has looked
+		t.Error(err)
+	}
+	of.stop()
+	var again *agent.CopiedDirError
+	if err := connectIn(t, copied); !errors.As(err, &again) || again.Job != x.id {
+		t.Errorf("the next agent of the copy: %v", err)
+	}
+	tell(t, w, "b\nend\n")
+	c.delivers(x, "b|end")
+	c.nothingLeft()
+}
+
 // TestCopyOfADirInWhichAllHasEnded checks that an agent begins in a copy of a directory in which
 // nothing goes on.
 func TestCopyOfADirInWhichAllHasEnded(t *testing.T) {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -124,11 +125,11 @@ func (r *commandRun) attach(at *attempt) (h *supervisor.Handle, err error) {
 
 func (r *commandRun) attachOnce(ctx context.Context, at *attempt, hurried bool) (*supervisor.Handle, error) {
 	k := supervisor.Key{Job: at.key.job, Attempt: at.key.number}
+	grace := r.spec.Grace
+	if hurried {
+		grace = 0
+	}
 	if !r.survives {
-		grace := r.spec.Grace
-		if hurried {
-			grace = 0
-		}
 		if err := r.endOrphans(ctx, k, grace); err != nil {
 			return nil, err
 		}
@@ -136,7 +137,11 @@ func (r *commandRun) attachOnce(ctx context.Context, at *attempt, hurried bool) 
 	}
 	where := at.agent.supervision()
 	where.Hold, where.NoGrace = r.holds(at), hurried
-	return supervisor.Attach(ctx, where, k)
+	h, err := supervisor.Attach(ctx, where, k)
+	if errors.Is(err, supervisor.ErrNotFound) { // somebody has removed what there was: the command may run on
+		err = cmp.Or(r.endOrphans(ctx, k, grace), err)
+	}
+	return h, err
 }
 
 // followOnce follows the command as long as its supervisor is there.

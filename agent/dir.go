@@ -46,7 +46,8 @@ func prepareDir(dir string) error {
 }
 
 // checkCopied returns a *CopiedDirError if something that may run was begun in this boot by the agent
-// of another directory, of which this one is a copy then: it would be taken for dead here, and ended.
+// of another directory, of which this one is a copy then: it would be taken for dead here, and ended. What cannot be
+// read now is looked at again when it can be, before anything is done to it.
 func (a *Agent) checkCopied(left []supervisor.Key) error {
 	for _, h := range a.journal.current().Held() {
 		if h.State != journal.Started && h.State != journal.Stopping {

@@ -143,6 +143,49 @@ func TestStartBeforeBroken(t *testing.T) {
 	})
 }
 
+// TestHeldAliveBeforeItHasBegun checks that what an earlier session was asked to start, and is not known to begin yet, is
+// not said to be alive: it may never begin, and a dispatcher that has heard so takes the journal for an older one then.
+func TestHeldAliveBeforeItHasBegun(t *testing.T) {
+	for name, c := range map[string]struct {
+		left time.Duration
+		runs int64
+	}{
+		"and it does not begin": {left: 5 * time.Second},
+		"and it begins":         {left: time.Minute, runs: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, p place) {
+				counts, slow := newCounter(), &slowDisk{FS: journal.NewMemory()}
+				a := newAgent(t, p, func(c *agent.Config) { c.Journal = slow })
+				counts.offer(a)
+				l := p.listen(t, agentID)
+				run(t, func(ctx context.Context) error { return a.Serve(ctx, l) })
+				meet := func(epoch int64) *peer {
+					d := &dispatcher{t: t, welcome: wire.Welcome{Version: wire.Version, Store: "store", Epoch: epoch, Heartbeat: int64(time.Hour)}}
+					peer, err := d.meet(t.Context(), dial(t, p, l, dispatcherID, transport.ProtocolAgent))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return peer
+				}
+				first := meet(1)
+				slow.delay.Store(int64(8 * time.Second))
+				first.call("count", nil, func(call *wire.Call, _ *harp.Request) { call.Left = int64(c.left) })
+				synctest.Wait()
+				second := meet(2)
+				defer second.session.Close(nil)
+				if h := second.held; len(h) != int(c.runs) || len(h) > 0 && h[0].State != wire.HeldAlive {
+					t.Errorf("held %+v", h)
+				}
+				if n := counts.runs.Load(); n != c.runs {
+					t.Errorf("%d runs", n)
+				}
+				close(counts.release)
+			})
+		})
+	}
+}
+
 // TestStopWhileTheJournalStandsStill checks that a cancel and a limit reach the procedure while the
 // journal's disk stands still, and that its end is told.
 func TestStopWhileTheJournalStandsStill(t *testing.T) {

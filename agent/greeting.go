@@ -54,6 +54,9 @@ func (s *session) introduce(ctx context.Context) error {
 	s.beat(time.Duration(w.Heartbeat))
 	s.sendFacts()
 	s.sendProcedures()
+	if err := s.awaitBegun(ctx); err != nil {
+		return err
+	}
 	if err := s.sendHeld(j); err != nil {
 		return err
 	}

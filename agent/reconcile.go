@@ -151,6 +151,22 @@ func pastOf(h journal.Held) life.Past {
 	return p
 }
 
+// awaitBegun waits until it is known of each attempt whether it begins. What an earlier session was asked to start may
+// be refused yet: to be told that it is alive, and later that it is not there, is what a dispatcher is told by a
+// journal that was set back.
+func (s *session) awaitBegun(ctx context.Context) error {
+	for _, at := range s.agent.attempts.held() {
+		select {
+		case <-at.begun.done():
+		case <-s.transport.Done():
+			return s.transport.Err()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
 // sendHeld sends, in pages, every attempt that the agent holds, by the journal that HELLO named. The
 // error says why that is not known.
 func (s *session) sendHeld(j *journal.Journal) error {
