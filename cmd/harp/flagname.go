@@ -36,7 +36,6 @@ var fieldFlags = map[string][]string{
 	"schedules":          {"schedule"},
 	"share":              {"subset"},
 	"states":             {"state"},
-	"then":               {"steps"},
 	"to":                 {"to", "webhook", "mail"},
 	"to.mail.to":         {"mail"},
 	"to.webhook.secrets": {"secret"},
@@ -48,8 +47,8 @@ var fieldFlags = map[string][]string{
 // fieldIndex is the place of an element in the name of a field: after[0].schedule.
 var fieldIndex = regexp.MustCompile(`\[\d+\]`)
 
-// flagOf is the flag by which a field of a request is given to a command, or the field that it is in; nil if
-// there is none.
+// flagOf is the flag by which a field of a request is given to a command; nil if there is none, as of what a
+// file of steps has.
 func flagOf(cmd *cobra.Command, field string) *pflag.Flag {
 	field, _, _ = strings.Cut(fieldIndex.ReplaceAllString(field, ""), " ") // label env
 	for {
@@ -59,14 +58,10 @@ func flagOf(cmd *cobra.Command, field string) *pflag.Flag {
 			names = []string{strings.ReplaceAll(field, "_", "-")}
 		}
 		flag := givenFlag(cmd, names)
-		switch {
-		case flag != nil || !inside:
+		if flag != nil || !inside || outer != "request" && outer != "batch" && outer != "options" {
 			return flag
-		case outer == "request" || outer == "batch" || outer == "options":
-			field = inner
-		default:
-			field = outer
 		}
+		field = inner
 	}
 }
 

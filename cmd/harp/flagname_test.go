@@ -48,11 +48,11 @@ func TestEachFieldHasItsFlag(t *testing.T) {
 		of   any
 		less []string // fields without a flag, and all that is in them
 	}{
-		"call": {harp.CallOptions{}, []string{"job_id", "trace_parent", "batch"}},
-		"run":  {harp.BatchOptions{}, []string{"confirmed"}},
+		"call": {harp.CallOptions{}, []string{"job_id", "trace_parent", "retry.max_backoff", "batch"}},
+		"run":  {harp.BatchOptions{}, []string{"confirmed", "then"}},
 		"schedule add": {harp.Schedule{}, []string{
 			"name", "request.id", "request.host", "request.target", "request.procedure", "request.args", "request.start_after", "request.start_before", "request.trace_parent", "request.needs",
-			"request.retry_of", "request.idempotency_key", "request.idempotency_ttl", "request.batch.confirmed", "request.batch.probe", "request.list",
+			"request.retry_of", "request.retry.max_backoff", "request.batch.then", "request.idempotency_key", "request.idempotency_ttl", "request.batch.confirmed", "request.batch.probe", "request.list", "after.on",
 		}},
 		"maint add":  {harp.Window{}, []string{"name"}},
 		"notify add": {harp.Notification{}, []string{"name"}},
