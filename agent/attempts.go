@@ -98,10 +98,6 @@ func (a *attempts) isFullLocked(at *attempt) bool {
 	return len(a.byKey) >= most || a.bytes > 0 && a.bytes+at.size > maxCallBytes
 }
 
-// maxCallBytes is how many bytes the requests of attempts may have that are there at a time; one that has
-// more may be there alone.
-const maxCallBytes = 32 << 20
-
 // putLocked puts an attempt on the list, nil: takes what is there off it.
 func (a *attempts) putLocked(k key, at *attempt) {
 	if before := a.byKey[k]; before != nil {

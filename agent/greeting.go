@@ -24,10 +24,6 @@ const (
 	// pageProcedures and pageAttempts keep a page within the elements of a message.
 	pageProcedures = 64
 	pageAttempts   = 200
-	// maxStores is of how many stores the agent knows the epoch, and maxStoreID how long the id of
-	// one may be.
-	maxStores  = 64
-	maxStoreID = 128
 )
 
 // errSuperseded ends a session when the dispatcher has opened another.

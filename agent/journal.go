@@ -24,13 +24,6 @@ func (e *DirInUseError) Error() string {
 // Is reports whether target is harp.ErrConflict.
 func (e *DirInUseError) Is(target error) bool { return target == harp.ErrConflict }
 
-// The defaults of MaxJournal, for a journal in memory too, and of MaxJobSpool.
-const (
-	durableJournal  = 1 << 30
-	volatileJournal = 64 << 20
-	jobSpool        = 64 << 20
-)
-
 // minSegment and maxSegment are how many bytes a segment of the journal has: some of them
 // are on the disk beside what is needed.
 const (

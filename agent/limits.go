@@ -21,7 +21,7 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	setDefault(&l.MaxAttempts, 1024)
+	setDefault(&l.MaxAttempts, manyAttempts)
 	setDefault(&l.MaxResult, harp.MaxResult)
 	setDefault(&l.MaxRecord, harp.MaxRecord)
 	setDefault(&l.Grace, 5*time.Second)

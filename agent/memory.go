@@ -5,14 +5,6 @@ import (
 	"sync/atomic"
 )
 
-// maxHeldBytes is about how many bytes of records the attempts of an agent have in memory together, whatever
-// windows their dispatcher and callers state: beyond, each of them may have wire.MinWindow.
-const maxHeldBytes = 64 << 20
-
-// maxDirectBytes is how many bytes of records and results may be in memory for all direct callers, whose
-// journal has none of them. Of a caller that has more than is left no result is kept.
-const maxDirectBytes = 128 << 20
-
 // memory counts the bytes of records and ends that attempts have in memory.
 type memory struct {
 	most int64

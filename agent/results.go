@@ -8,12 +8,6 @@ import (
 )
 
 const (
-	// maxResultBytes is how many bytes of results may be in memory that the journal does not have on its disk,
-	// with those that functions are expected to return. Beyond, functions do not begin, and what they have
-	// returned is not encoded.
-	maxResultBytes = 32 << 20
-	// maxHanding is how many results that are long are encoded and handed to the journal at a time.
-	maxHanding = 4
 	// firstResult is how long the result of a procedure is expected to be that has returned none yet.
 	firstResult = 32 << 10
 	// expectFor is how long a function keeps room for what it is expected to return: one that takes long

@@ -8,21 +8,8 @@ import (
 	"github.com/harpcaller/harp/transport"
 )
 
-const (
-	// maxDispatcherSessions is how many sessions an agent has with dispatchers: the current one, those that
-	// it takes the place of, and those that are being refused.
-	maxDispatcherSessions = 64
-
-	// maxCallerSessions is how many sessions an agent has with direct callers.
-	maxCallerSessions = 1024
-
-	// fairShare is the part of them that one peer may have while more than half of them are in use.
-	fairShare = 16
-
-	// politeRefusals is how many callers beyond that are told why they are refused at a time. Others are
-	// closed.
-	politeRefusals = 64
-)
+// fairShare is the part of all sessions that one peer may have while more than half of them are in use.
+const fairShare = 16
 
 // sessionCounts counts the sessions of all who are connected.
 type sessionCounts struct {

@@ -2,11 +2,89 @@ package dispatcher
 
 import (
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher/internal/inventory"
 	"github.com/harpcaller/harp/internal/schema"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/transport"
 )
+
+// What peers can make a dispatcher hold, and do at a time, beside what stands in transport and what is configured. The methods below, which
+// harp doctor shows, say what each is for.
+const (
+	// agentSessions is how many sessions of one agent there are at most: one, the one in whose place it
+	// comes, and those of machines with its name that are being refused.
+	agentSessions = 16
+
+	// politeRefusals is how many callers, and how many agents, are told at a time why they are refused.
+	// Others are closed.
+	politeRefusals = 64
+
+	// operationsPart is the part of BytesPerHour that operations have, for themselves: so whoever has used up its bytes by calls can
+	// still pause, end and delete, and whoever does that without end does not fill the disk.
+	operationsPart = 16
+
+	// maxGreeting is how many bytes an agent may say in its greeting, or in a later list of its procedures: 60,000 attempts that are
+	// held, or 1,000 procedures of 8 KiB. With more than shortGreeting it is a long one. There are greetingsAtOnce at a time, and
+	// longGreetings of the long ones: each kind has 64 MiB in all.
+	maxGreeting     = 8 << 20
+	shortGreeting   = 64 << 10
+	greetingsAtOnce = 1024
+	longGreetings   = 8
+
+	// receivedBytes is about how many bytes of records may have been received and not committed.
+	receivedBytes = 16 << 20
+
+	// watcherBytes is how much of the last committed records is kept for followers that are up to date, for each job that
+	// somebody follows; of many jobs less, so that all stay within allWatchersBytes. answerBytes is about how much all answers to
+	// followers that are being made have, and unreadBytes how much is on its way to those of one session.
+	watcherBytes     = 256 << 10
+	allWatchersBytes = 32 << 20
+	answerBytes      = 4 << 20
+	unreadBytes      = 8 << 20
+
+	// maxKeptRequests is how many requests of batches are kept in memory, and maxKeptRequestBytes how many bytes of them.
+	maxKeptRequests     = 64
+	maxKeptRequestBytes = 8 << 20
+
+	// aloneWeight is how much of one principal's calls may be on their way into the store at a time while
+	// no others come: as many as two commits take. sharedWeight is how much of it may be while others come: as many as make
+	// the commits that those wait for hardly longer.
+	aloneWeight  = 256
+	sharedWeight = 8
+
+	// How many documents there may be, and how many bytes of each kind.
+	maxGroups        = 1000
+	maxGroupBytes    = 8 << 20
+	maxWindows       = 1000
+	maxWindowBytes   = 32 << 20
+	maxWindowWeight  = 1_000_000 // names of all their targets together; another item weighs more
+	maxSchedules     = 10_000
+	maxScheduleBytes = 64 << 20
+	maxNotifications = 200
+
+	// maxDependents is how many schedules may come after one: that a run of it has ended is noted with all of them in one commit.
+	// maxRuns is how many runs of a schedule it waits for, and maxBackfillWalk how many of its times a backfill looks at.
+	maxDependents   = 32
+	maxRuns         = 100
+	maxBackfillWalk = 100_000
+
+	// maxPending is how many messages of a notification wait, beyond which the notification does; maxGivenUp is how many are kept for a
+	// retry. maxTests is how many notifications are tested at a time.
+	maxPending      = 1000
+	maxPendingBytes = 16 << 20
+	maxGivenUp      = 1000
+	maxGivenUpBytes = 16 << 20
+	maxTests        = 8
+
+	// maxShared is how many sets of windows are kept for hosts to share.
+	maxShared = 1000
+
+	// maxRegistry is how many bytes a hosts script may print.
+	maxRegistry = 64 << 20
+)
+
+const inBytes = "bytes"
 
 // bounds are those on what peers can make the dispatcher hold, and how much of them is used: first what
 // all callers and all agents have, then what the one has that asks, then what a session has.
@@ -32,42 +110,70 @@ func (d *Dispatcher) bounds(who harp.Principal) (all []harp.Bound) {
 			all = append(all, harp.Bound{Name: b.Name, Most: b.Value, Unit: b.Unit, Reason: b.Reason})
 		}
 	}
-	return append(all, d.otherBounds()...)
+	all = append(all, d.agentBounds()...)
+	return append(all, d.callBounds()...)
 }
 
-// documentBounds are those on what stays until somebody deletes it. Retention rules, which the store reads, are not counted here.
+// documentBounds are those on what stays until somebody deletes it. Retention rules, which the store reads, and marks of drift are not counted here.
 func (d *Dispatcher) documentBounds() []harp.Bound {
 	const reason = "of all principals, of which each may have half"
 	groups, windows, schedules := d.groups.room(), d.windows.room(), d.schedules.room()
 	return []harp.Bound{
 		{Name: "groups", Used: int64(groups.count), Most: maxGroups, Unit: "groups", Reason: reason},
-		{Name: "targets of groups", Used: int64(groups.bytes), Most: maxGroupBytes, Unit: "bytes", Reason: reason},
+		{Name: "targets of groups", Used: int64(groups.bytes), Most: maxGroupBytes, Unit: inBytes, Reason: reason},
 		{Name: "windows", Used: int64(windows.count), Most: maxWindows, Unit: "windows", Reason: reason},
-		{Name: "documents of windows", Used: int64(windows.bytes), Most: maxWindowBytes, Unit: "bytes", Reason: reason},
+		{Name: "documents of windows", Used: int64(windows.bytes), Most: maxWindowBytes, Unit: inBytes, Reason: reason},
+		{Name: "targets of windows", Most: maxWindowWeight, Unit: "names", Reason: "of all together, matched with each host that comes; what is no name weighs more"},
+		{Name: "sets of windows", Most: maxShared, Unit: "sets", Reason: "kept for the hosts that are in the same"},
 		{Name: "schedules", Used: int64(schedules.count), Most: maxSchedules, Unit: "schedules", Reason: reason},
-		{Name: "documents of schedules", Used: int64(schedules.bytes), Most: maxScheduleBytes, Unit: "bytes", Reason: reason},
+		{Name: "documents of schedules", Used: int64(schedules.bytes), Most: maxScheduleBytes, Unit: inBytes, Reason: reason},
+		{Name: "schedules after one", Most: maxDependents, Unit: "schedules", Reason: "noted in the commit that ends a run of it"},
+		{Name: "runs of a schedule", Most: maxRuns, Unit: "runs", Reason: "whose ends it waits for"},
+		{Name: "times of a backfill", Most: maxBackfillWalk, Unit: "times", Reason: "that it looks at"},
 		{Name: "notifications", Used: int64(d.notifications.count()), Most: maxNotifications, Unit: "notifications", Reason: reason},
+		{Name: "messages that wait", Most: maxPending, Unit: "messages", Reason: "of a notification, which reads no more events then"},
+		{Name: "bytes of messages that wait", Most: maxPendingBytes, Unit: inBytes, Reason: "of a notification, likewise"},
+		{Name: "messages given up", Most: maxGivenUp, Unit: "messages", Reason: "of a notification, kept for a retry"},
+		{Name: "bytes of messages given up", Most: maxGivenUpBytes, Unit: inBytes, Reason: "of a notification, likewise"},
+		{Name: "tests of notifications", Most: maxTests, Unit: "tests", Reason: "at a time, as each waits for a receiver"},
 		{Name: "retention rules", Most: harp.MaxRetentionRules, Unit: "rules", Reason: reason},
+		{Name: "drifts", Most: harp.MaxDrifts, Unit: "names", Reason: "under which hosts are marked"},
 	}
 }
 
-// otherBounds are those that are not counted.
-func (d *Dispatcher) otherBounds() []harp.Bound {
-	const bytes, attempts, agents = "bytes", "attempts", "agents"
+// agentBounds are those on what agents, and what lists hosts, can make the dispatcher hold.
+func (d *Dispatcher) agentBounds() []harp.Bound {
+	const agents = "agents"
 	greeted, long := d.greetings.used()
 	return []harp.Bound{
 		{Name: "limits.handshakes", Most: int64(d.cfg.Limits.Handshakes), Unit: "a second", Reason: "with addresses that have shown a good certificate, and as many with others"},
-		{Name: "limits.attempts", Most: int64(d.cfg.Limits.Attempts), Unit: attempts, Reason: "sent to a host and not ended"},
+		{Name: "limits.attempts", Most: int64(d.cfg.Limits.Attempts), Unit: "attempts", Reason: "sent to a host and not ended"},
 		{Name: "sessions of an agent", Most: agentSessions, Unit: "sessions", Reason: "the one, and those of others with its name that are being refused"},
-		{Name: "greeting of an agent", Most: maxGreeting, Unit: bytes, Reason: "facts, procedures and attempts that it holds, up to READY"},
+		{Name: "refusals", Most: politeRefusals, Unit: "peers", Reason: "callers, and as many agents, that are told at a time why they are refused; others are closed"},
+		{Name: "greeting of an agent", Most: maxGreeting, Unit: inBytes, Reason: "facts, procedures and attempts that it holds, up to READY"},
 		{Name: "greetings", Used: greeted, Most: greetingsAtOnce, Unit: agents, Reason: "greeted at a time; one that says nothing for 3 s gives way to others"},
-		{Name: "long greetings", Used: long, Most: longGreetings, Unit: agents, Reason: "of these, that have said more than 64 KiB of themselves"},
-		{Name: "records of all attempts", Most: receivedBytes, Unit: bytes, Reason: "received and not committed; the windows of agents are shares of it"},
+		{Name: "long greetings", Used: long, Most: longGreetings, Unit: agents, Reason: "of these, that have said more of themselves than a short greeting"},
+		{Name: "short greeting", Most: shortGreeting, Unit: inBytes, Reason: "that an agent may say of itself while there are as many long greetings as may be"},
+		{Name: "records of all attempts", Most: receivedBytes, Unit: inBytes, Reason: "received and not committed; the windows of agents are shares of it"},
+		{Name: "facts of a host", Most: inventory.MaxFacts, Unit: "paths", Reason: "kept for targets"},
+		{Name: "schemas", Used: int64(d.hosts.catalogues.schemas.Weight()), Most: schema.MaxCached, Unit: inBytes, Reason: "of procedures, ready to check arguments by"},
+		{Name: "hosts script", Most: maxRegistry, Unit: inBytes, Reason: "that it may print"},
+	}
+}
+
+// callBounds are those on what calls and their followers can make the dispatcher hold.
+func (d *Dispatcher) callBounds() []harp.Bound {
+	return []harp.Bound{
 		{Name: "calls on their way into the store", Most: aloneWeight, Unit: "calls", Reason: "of one principal at a time while no others call"},
 		{Name: "calls beside those of others", Most: sharedWeight, Unit: "calls", Reason: "of one principal at a time while others call, so that these do not wait behind it"},
-		{Name: "schemas", Used: int64(d.hosts.catalogues.schemas.Weight()), Most: schema.MaxCached, Unit: bytes, Reason: "of procedures, ready to check arguments by"},
-		{Name: "request", Most: wire.MaxSubmission, Unit: bytes, Reason: "with its signature, so that it fits into CALL"},
-		{Name: "page of an answer", Most: wire.MaxPage, Unit: bytes, Reason: "records or rows in one answer"},
+		{Name: "request", Most: wire.MaxSubmission, Unit: inBytes, Reason: "with its signature, so that it fits into CALL"},
+		{Name: "page of an answer", Most: wire.MaxPage, Unit: inBytes, Reason: "records or rows in one answer"},
+		{Name: "requests of batches", Most: maxKeptRequests, Unit: "requests", Reason: "kept in memory, as all members of a batch are sent the same"},
+		{Name: "bytes of requests of batches", Most: maxKeptRequestBytes, Unit: inBytes, Reason: "likewise"},
+		{Name: "records for the followers of a job", Most: watcherBytes, Unit: inBytes, Reason: "the last ones, for those that are up to date"},
+		{Name: "records for all followers", Most: allWatchersBytes, Unit: inBytes, Reason: "of which the followed jobs have shares"},
+		{Name: "pages for followers", Most: answerBytes, Unit: inBytes, Reason: "that are being made, of which those that ask have shares"},
+		{Name: "pages for the followers of a session", Most: unreadBytes, Unit: inBytes, Reason: "on their way to it"},
 	}
 }
 
@@ -86,10 +192,11 @@ func (ps *principals) bounds(who harp.Principal, has store.Quota) []harp.Bound {
 	if isUnlimited(who) {
 		return nil
 	}
-	sessions, stored := ps.usedBy(who)
+	sessions, stored, changed := ps.usedBy(who)
 	return []harp.Bound{
 		{Name: store.QuotaName + "sessions", Used: sessions, Most: int64(ps.most.Sessions), Unit: "sessions", Reason: "of the principal that asks, at a time"},
-		{Name: store.QuotaName + "bytes_per_hour", Used: stored, Most: ps.most.BytesPerHour, Unit: "bytes", Reason: "stored for the calls of the principal that asks"},
+		{Name: store.QuotaName + "bytes_per_hour", Used: stored, Most: ps.most.BytesPerHour, Unit: inBytes, Reason: "stored for the calls of the principal that asks"},
+		{Name: "operations of a principal", Used: changed, Most: ps.most.BytesPerHour / operationsPart, Unit: inBytes, Reason: "stored in an hour for what the principal that asks pauses, cancels, deletes and changes"},
 		{Name: store.QuotaName + "waiting", Used: int64(has.Waiting), Most: int64(ps.most.Waiting), Unit: "jobs", Reason: "of the principal that asks, that wait to start"},
 		{Name: store.QuotaName + "queues", Used: int64(has.Queues), Most: int64(ps.most.Queues), Unit: "queues", Reason: "with jobs of the principal that asks that have not ended, or changed by it"},
 	}

@@ -95,9 +95,6 @@ func (l *limitedService) answerRequest(x *transport.Exchange, first transport.Fr
 	answerRequest(withAnswerOf(x.Context(), x), l, x, first)
 }
 
-// unreadBytes is about how much may be on its way to the followers of a session.
-const unreadBytes = 8 << 20
-
 // Records implements JobService.
 func (l *limitedService) Records(ctx context.Context, id string, q harp.RecordQuery) (harp.RecordPage, error) {
 	q.MaxBytes, q.MaxRecords = l.pullBytes(), wire.MaxRows

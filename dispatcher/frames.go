@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	receivedBytes = 16 << 20  // bytes of records that may have been received and not committed, about
-	gatheredBytes = 1 << 20   // of those, from when on no more go into a commit of one attempt
+	gatheredBytes = 1 << 20   // of those received and not committed, from when on no more go into a commit of one attempt
 	recordSize    = 32        // bytes that a store counts of a record beside its value, about
 	firstWindow   = 256 << 10 // of an attempt that may not send any records
 	spaceWait     = time.Second

@@ -35,9 +35,6 @@ type gates struct {
 	shared      map[string]*window.Gate // of hosts that are not paused, by the windows that they are in
 }
 
-// maxShared bounds how many gates are kept for hosts to share.
-const maxShared = 1000
-
 // hostWindow is a window with its spans, and where it is.
 type hostWindow struct {
 	of    *openWindow

@@ -6,16 +6,6 @@ import (
 	"sync/atomic"
 )
 
-const (
-	// greetingsAtOnce is how many agents are greeted at a time.
-	greetingsAtOnce = 1024
-	// shortGreeting is how many bytes an agent may say in its greeting, or in a later list of its procedures, before
-	// it is a long one, and longGreetings how many long ones there are at a time: together they have 64 MiB, as the
-	// short ones have.
-	shortGreeting = 64 << 10
-	longGreetings = 8
-)
-
 // greetings bounds what all agents together make the dispatcher hold while they are greeted, whatever certificates
 // they have.
 type greetings struct {

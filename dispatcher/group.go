@@ -17,11 +17,7 @@ import (
 )
 
 // Groups are documents of the store, and all in memory.
-const (
-	groupKind     = "group"
-	maxGroups     = 1000
-	maxGroupBytes = 8 << 20 // of all names and targets together
-)
+const groupKind = "group"
 
 // groups are those there are.
 type groups struct {
@@ -341,18 +337,22 @@ func errGroupUsed(name string, by harp.DocumentKind, user string) error {
 
 // documentsOperation is operation for a change of documents that is asked for by message.
 func (s *service) documentsOperation(id string, message any) (store.Operation, error) {
-	op, err := s.operation(id)
-	op.Asked = wire.Encode(message)
-	s.d.principals.countBytes(s.who, len(op.Asked))
+	op, err := s.uncountedOperation(id)
+	if err == nil {
+		op.Asked = wire.Encode(message)
+		op.Refused = s.d.principals.admitOperation(s.who, operationBytes+len(op.Asked))
+	}
 	return op, err
 }
 
 // puttingOperation is documentsOperation for what puts something there, of which a principal may have no more stored than of calls. Whoever
 // has used that up can still pause, end and delete.
 func (s *service) puttingOperation(id string, message any) (store.Operation, error) {
-	op, err := s.operation(id)
-	op.Asked = wire.Encode(message)
-	op.Refused = s.d.principals.admitBytes(s.who, len(op.Asked))
+	op, err := s.uncountedOperation(id)
+	if err == nil {
+		op.Asked = wire.Encode(message)
+		op.Refused = s.d.principals.admitBytes(s.who, operationBytes+len(op.Asked))
+	}
 	return op, err
 }
 

@@ -101,7 +101,11 @@ func (d *Dispatcher) pauseHosts(ctx context.Context, op store.Operation, expr st
 	if err != nil {
 		return 0, err
 	}
-	d.principals.countBytes(op.By, len(all)*operationBytes)
+	if pause != nil { // it pays for its end, too, which is not refused for want of room for the hosts
+		if err := d.principals.admitOperation(op.By, len(all)*2*(operationBytes+len(pause.Reason))); err != nil {
+			return 0, err
+		}
+	}
 	for {
 		some := all[:min(pausedAtOnce, len(all))]
 		c := store.DocumentChanges{}

@@ -106,8 +106,10 @@ func (d *Dispatcher) labelHosts(ctx context.Context, op store.Operation, expr st
 	if err != nil {
 		return 0, err
 	}
-	d.principals.countBytes(op.By, len(all)*operationBytes)
 	did := text.Shorten(labelChange(set, unset), maxLabelled, "…")
+	if err := d.principals.admitBytes(op.By, len(all)*(operationBytes+len(did))); err != nil {
+		return 0, err
+	}
 	for {
 		n, size := 0, 0
 		for n < len(all) && size < labelledBytes {

@@ -17,13 +17,7 @@ import (
 	"github.com/harpcaller/harp/store"
 )
 
-const (
-	maxPending      = 1000     // messages of a notification that wait; beyond it the notification waits
-	maxPendingBytes = 16 << 20 // of them, likewise
-	maxGivenUp      = 1000     // messages of a notification that are kept for a retry
-	maxGivenUpBytes = 16 << 20
-	commitBytes     = 1 << 20 // of a commit, about
-)
+const commitBytes = 1 << 20 // of a commit, about
 
 // notifier is a notification at work. Its goroutine is its loop, beside those that send.
 type notifier struct {

@@ -22,8 +22,6 @@ import (
 const (
 	notificationKind = "notification"
 	notifiedKind     = "notified" // where it is
-	maxNotifications = 200
-	maxTests         = 8 // at a time
 )
 
 // The kinds of the documents that a notification has many of. Each notification has kinds of its own, so that its documents can be listed.

@@ -17,23 +17,16 @@ type PrincipalLimits struct {
 	Sessions     int   // at a time. Default 4,096
 	Waiting      int   // jobs that wait to start. Default 100,000
 	Queues       int   // with jobs of its that have not ended, or changed by it. Default 20,000
-	BytesPerHour int64 // that its calls make the dispatcher store. Default 10 GiB
+	BytesPerHour int64 // that its calls make the dispatcher store; a sixteenth as much is for pauses, cancels, deletes and other changes. Default 10 GiB
 }
 
 const (
 	// callBytes is about what is stored of a call beside its request, records and result.
 	callBytes = 1 << 10
 
-	// operationBytes is about what is stored of a change of a queue.
-	operationBytes = 256
-
-	// agentSessions is how many sessions of one agent there are at most: one, the one in whose place it
-	// comes, and those of machines with its name that are being refused.
-	agentSessions = 16
-
-	// politeRefusals is how many callers, and how many agents, are told at a time why they are refused.
-	// Others are closed.
-	politeRefusals = 64
+	// operationBytes is about what is stored of an operation, as a pause, beside what was asked for: what came of it, for a month, and
+	// an event.
+	operationBytes = 512
 
 	// fairShare is the part of all sessions that one caller may have while more than half of them are
 	// in use: so many callers would have to work together to lock others out.
@@ -82,8 +75,42 @@ type sessionCount struct {
 // principal is what one has, beside its jobs and queues, which the store counts.
 type principal struct {
 	sessions int
-	stored   float64   // bytes that count at the time `at`: as many as it may store in an hour are forgotten in an hour
-	at       time.Time // the zero time if nothing was
+	calls    hourly // bytes of its calls, with what they return, and of what it puts
+	changes  hourly // bytes of its operations
+}
+
+// hourly are bytes that were stored in the last hour, about: as many as may be are forgotten in an hour.
+type hourly struct {
+	stored float64   // that count at the time `at`
+	at     time.Time // the zero time if nothing was
+}
+
+// count is how many bytes count now.
+func (h *hourly) count(now time.Time, most int64) float64 {
+	if h.at.IsZero() {
+		return 0
+	}
+	return max(0, h.stored-now.Sub(h.at).Hours()*float64(most))
+}
+
+// add counts bytes, which may be negative.
+func (h *hourly) add(now time.Time, n int, most int64) {
+	h.stored, h.at = max(0, h.count(now, most)+float64(n)), now
+}
+
+// admit counts bytes if there is room for them, or nothing counts yet, and returns how long it takes until there is some.
+func (h *hourly) admit(now time.Time, n int, most int64) (wait time.Duration) {
+	had := h.count(now, most)
+	if over := had + float64(n) - float64(most); over > 0 && had > 0 {
+		return time.Duration(math.Ceil(min(over/float64(most), 1)*3600)) * time.Second
+	}
+	h.add(now, n, most)
+	return 0
+}
+
+// isIdle reports whether nothing has been counted for an hour.
+func (p *principal) isIdle(now time.Time) bool {
+	return p.sessions == 0 && now.Sub(p.calls.at) >= time.Hour && now.Sub(p.changes.at) >= time.Hour
 }
 
 func newPrincipals(l Limits) *principals {
@@ -125,7 +152,7 @@ func (ps *principals) knownLocked(who harp.Principal) *principal {
 func (ps *principals) forgetIdleLocked() {
 	now := time.Now()
 	for who, p := range ps.known {
-		if p.sessions == 0 && now.Sub(p.at) >= time.Hour {
+		if p.isIdle(now) {
 			delete(ps.known, who)
 		}
 	}
@@ -188,29 +215,25 @@ func (ps *principals) endSession(who harp.Principal, refusal error) {
 	}
 	all.used--
 	p := ps.known[who]
-	if p.sessions--; p.sessions == 0 && p.at.IsZero() {
+	if p.sessions--; p.sessions == 0 && p.calls.at.IsZero() && p.changes.at.IsZero() {
 		delete(ps.known, who)
 	}
 }
 
-// countedLocked is how many bytes count now.
-func (ps *principals) countedLocked(p *principal, now time.Time) float64 {
-	if p.at.IsZero() {
-		return 0
-	}
-	return max(0, p.stored-now.Sub(p.at).Hours()*float64(ps.most.BytesPerHour))
-}
-
-// usedBy is how many sessions a principal has, and how many bytes of its count now.
-func (ps *principals) usedBy(who harp.Principal) (sessions, stored int64) {
+// usedBy is how many sessions a principal has, and how many bytes of its calls and of its operations count now.
+func (ps *principals) usedBy(who harp.Principal) (sessions, stored, changed int64) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	p := ps.known[who]
 	if p == nil {
-		return 0, 0
+		return 0, 0, 0
 	}
-	return int64(p.sessions), int64(ps.countedLocked(p, time.Now()))
+	now := time.Now()
+	return int64(p.sessions), int64(p.calls.count(now, ps.most.BytesPerHour)), int64(p.changes.count(now, ps.most.operationBytes()))
 }
+
+// operationBytes is how many bytes operations of one principal may take in an hour.
+func (l PrincipalLimits) operationBytes() int64 { return max(l.BytesPerHour/operationsPart, 1) }
 
 // admitCalls counts the bytes of so many calls of one request that are about to be stored, or refuses
 // them. Errors: harp.ErrRefused.
@@ -230,17 +253,27 @@ func (ps *principals) admitBytes(who harp.Principal, n int) error {
 	if isUnlimited(who) {
 		return nil
 	}
-	now := time.Now()
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	p := ps.knownLocked(who)
-	had, most := ps.countedLocked(p, now), float64(ps.most.BytesPerHour)
-	if over := had + float64(n) - most; over > 0 && had > 0 {
-		wait := time.Duration(math.Ceil(min(over/most, 1)*3600)) * time.Second
+	if wait := ps.knownLocked(who).calls.admit(time.Now(), n, ps.most.BytesPerHour); wait > 0 {
 		return refusedBy("bytes_per_hour", fmt.Sprintf("%s %s has used up the %d bytes that it may have stored in an hour; there is room in %v",
 			who.Kind, who.Name, ps.most.BytesPerHour, wait))
 	}
-	p.stored, p.at = had+float64(n), now
+	return nil
+}
+
+// admitOperation counts bytes that are about to be stored of an operation of a principal, or refuses them. Errors: harp.ErrRefused.
+func (ps *principals) admitOperation(who harp.Principal, n int) error {
+	if isUnlimited(who) || n == 0 {
+		return nil
+	}
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	most := ps.most.operationBytes()
+	if wait := ps.knownLocked(who).changes.admit(time.Now(), n, most); wait > 0 {
+		return refusedBy("bytes_per_hour", fmt.Sprintf("%s %s has used up the %d bytes, a %dth of these, that what it pauses, ends, deletes and changes may take in an hour; there is room in %v",
+			who.Kind, who.Name, most, operationsPart, wait))
+	}
 	return nil
 }
 
@@ -263,11 +296,9 @@ func (ps *principals) countBytes(who harp.Principal, n int) {
 	if isUnlimited(who) || n == 0 {
 		return
 	}
-	now := time.Now()
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	p := ps.knownLocked(who)
-	p.stored, p.at = max(0, ps.countedLocked(p, now)+float64(n)), now
+	ps.knownLocked(who).calls.add(time.Now(), n, ps.most.BytesPerHour)
 }
 
 // refusedBy names the limit that refuses something, as the configuration does.

@@ -36,6 +36,6 @@ func TestManyPrincipalsAreSeldomLookedThrough(t *testing.T) {
 		}
 		who := harp.Principal{Kind: "user", Name: fmt.Sprintf("u%05d", n)}
 		ps.countBytes(who, 1)
-		ps.known[who].at = time.Now().Add(-2 * time.Hour)
+		ps.known[who].calls.at = time.Now().Add(-2 * time.Hour)
 	}
 }

@@ -188,3 +188,79 @@ func TestSessionsOfAllCallersAreBounded(t *testing.T) {
 		must[harp.ServerInfo](t)(sys.callerAs("bob").Ping(t.Context()))
 	})
 }
+
+// TestChangesOfAPrincipalAreBounded: one caller paused, cancelled and deleted without end, each of which leaves rows for a month. It has an allowance
+// of its own, which fills up; calls do not use it up, and what ends a job by itself is never refused.
+func TestChangesOfAPrincipalAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := limitedSystem(t, memory.Open(nil), dispatcher.PrincipalLimits{BytesPerHour: 1 << 20}) // 64 KiB of changes
+		ada, bob := sys.callerAs("ada"), sys.callerAs("bob")
+		job := must[*harp.Job](t)(waitingCall(t.Context(), ada, harp.Queue(harp.Args{"q": 1})))
+		batch := must[*harp.Batch](t)(ada.Target("web01", harp.ApproveFirst()).Call(t.Context(), "p", nil))
+		if err := ada.Groups().Put(t.Context(), "g", "web01"); err != nil {
+			t.Fatal(err)
+		}
+		const name = "operations of a principal"
+		n := 0
+		for ; n < 1000; n++ {
+			if err := ada.Queues().Pause(t.Context(), harp.Args{"q": 1}, "", time.Time{}); err != nil {
+				wantRefused(t, err, "bytes_per_hour")
+				break
+			}
+		}
+		if n < 100 || n > 128 || usedBy(t, ada, name) > 64<<10 {
+			t.Errorf("%d pauses were taken, %d bytes", n, usedBy(t, ada, name))
+		}
+		for what, err := range map[string]error{
+			"unpause of a queue":   ada.Queues().Unpause(t.Context(), harp.Args{"q": 1}),
+			"cancel of a queue":    second(ada.Queues().Cancel(t.Context(), harp.Args{"q": 1})),
+			"pause of hosts":       second(ada.Hosts().Pause(t.Context(), "web01", "", time.Time{})),
+			"delete of a group":    ada.Groups().Delete(t.Context(), "g"),
+			"delete of a schedule": ada.Schedules().Delete(t.Context(), "there is none"),
+			"removal of a host":    second(ada.Hosts().Remove(t.Context(), "web01")),
+			"drift":                second(ada.Hosts().ForgetDrift(t.Context(), "there is none")),
+			"pause of a batch":     batch.Pause(t.Context(), ""),
+			"cancel of a batch":    second(batch.Cancel(t.Context())),
+		} {
+			if err == nil {
+				t.Errorf("%s is taken", what)
+				continue
+			}
+			wantRefused(t, err, "bytes_per_hour")
+		}
+		must[bool](t)(job.Cancel(t.Context()))
+		must[*harp.Job](t)(waitingCall(t.Context(), ada))
+		if err := ada.Groups().Put(t.Context(), "h", "web01"); err != nil {
+			t.Errorf("what is put has the bytes of calls: %v", err)
+		}
+		for _, c := range []*harp.Caller{bob, sys.d.Caller()} {
+			if err := c.Queues().Pause(t.Context(), harp.Args{"q": 2}, "", time.Time{}); err != nil {
+				t.Errorf("of another: %v", err)
+			}
+		}
+		time.Sleep(time.Minute) // a sixtieth of 64 KiB
+		must[int](t)(batch.Cancel(t.Context()))
+	})
+}
+
+// TestAPauseOfHostsPaysForItsEnd: of many hosts that were paused with all that one may change, none stays paused.
+func TestAPauseOfHostsPaysForItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.Open(nil)
+		for n := range 50 {
+			if _, err := st.OpenSession(t.Context(), store.Session{Host: fmt.Sprintf("db%02d", n), At: time.Now()}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sys := limitedSystem(t, st, dispatcher.PrincipalLimits{BytesPerHour: 1 << 20})
+		ada := sys.callerAs("ada")
+		if n, err := ada.Hosts().Pause(t.Context(), "db*", "", time.Time{}); err != nil || n != 50 {
+			t.Fatal(n, err)
+		}
+		_, err := ada.Hosts().Pause(t.Context(), "db*", "", time.Time{})
+		wantRefused(t, err, "bytes_per_hour")
+		if n, err := ada.Hosts().Unpause(t.Context(), "db*"); err != nil || n != 50 {
+			t.Error(n, err)
+		}
+	})
+}

@@ -78,10 +78,7 @@ func (s HostScript) Hosts(ctx context.Context) ([]HostSpec, error) {
 	return parseHosts(out.kept)
 }
 
-const (
-	maxRegistry = 64 << 20 // bytes that a hosts script may print
-	maxSaid     = 64 << 10 // bytes of what it says on stderr that are kept
-)
+const maxSaid = 64 << 10 // bytes of what a hosts script says on stderr that are kept
 
 // limitedBuffer keeps the first bytes that are written to it. It is no bytes.Buffer with a
 // limit, as that reads for itself from what it is to copy.

@@ -10,11 +10,6 @@ import (
 	"github.com/harpcaller/harp/store"
 )
 
-const (
-	maxKeptRequests     = 64
-	maxKeptRequestBytes = 8 << 20
-)
-
 // requests are those of batches that were used last: all members of a batch are sent the same. They
 // never change, and share their memory with what is sent.
 type requests struct {

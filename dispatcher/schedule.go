@@ -20,10 +20,7 @@ import (
 
 // Schedules are all in memory.
 const (
-	maxSchedules     = 10_000
-	maxScheduleBytes = 64 << 20 // of all that was put
-	maxRuns          = 100      // of one schedule, whose ends it waits for
-	defaultCatchUp   = 10 * time.Minute
+	defaultCatchUp = 10 * time.Minute
 
 	// stepsTogether is how many schedules the loop has make steps at a time: many fire at the same second, and the
 	// store commits together what is asked of it together.

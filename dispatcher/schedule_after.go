@@ -14,9 +14,6 @@ import (
 	"github.com/harpcaller/harp/store"
 )
 
-// maxDependents is how many schedules may come after one: that a run of it has ended is noted with all of them in one commit.
-const maxDependents = 32
-
 // dependencies are which schedules each schedule comes after. Of one that cannot be read nobody knows.
 type dependencies map[string][]string
 

@@ -16,9 +16,6 @@ import (
 	"github.com/harpcaller/harp/store"
 )
 
-// maxBackfillWalk is how many times of a schedule a backfill looks at.
-const maxBackfillWalk = 100_000
-
 // changeSchedule makes a change of a schedule once for an operation, by turns, which are the schedule's and maybe others': when what was due is settled, change decides the step of it, nil for none.
 // s is nil if there is no such schedule. All says whether all has to be settled first, since the times are to be others. It returns the Count of
 // the step.

@@ -278,9 +278,18 @@ func (d *Dispatcher) cancelJob(ctx context.Context, id string, by harp.Principal
 }
 
 // operation is a request that is done once, under an id whose form has been checked. What
-// came of it is remembered for a day longer than its id is taken. Errors: *harp.FieldError,
-// harp.ErrPruned.
+// came of it is remembered for a day longer than its id is taken. It is refused, unless it was done before, when its principal has used
+// up what operations may take. Errors: *harp.FieldError, harp.ErrPruned.
 func (s *service) operation(id string) (store.Operation, error) {
+	op, err := s.uncountedOperation(id)
+	if err == nil {
+		op.Refused = s.d.principals.admitOperation(s.who, operationBytes)
+	}
+	return op, err
+}
+
+// uncountedOperation is operation for what is counted, or refused, otherwise.
+func (s *service) uncountedOperation(id string) (store.Operation, error) {
 	now := s.d.now()
 	switch made := harp.IDTime(id); {
 	case made.After(now.Add(maxAhead)):
@@ -288,7 +297,6 @@ func (s *service) operation(id string) (store.Operation, error) {
 	case now.Sub(made) >= maxAge:
 		return store.Operation{}, failures.New("pruned", "request "+id+" is too old to be remembered").Err()
 	}
-	s.d.principals.countBytes(s.who, operationBytes)
 	return store.Operation{ID: id, By: s.who, Time: now, Most: s.d.principals.quota(s.who)}, nil
 }
 

@@ -19,7 +19,6 @@ import (
 
 const (
 	greetingTime = 30 * time.Second // for HELLO, for its turn then, and for the rest up to READY
-	maxGreeting  = 8 << 20          // bytes in that time: 60,000 attempts that are held, or 1,000 procedures of 8 KiB
 	dialTime     = 10 * time.Second // to connect to a host, handshake included
 	probeTime    = 3 * time.Second  // for an older session to show that its agent lives, and a greeting that it goes on
 	reconnectCap = 10 * time.Second // the longest pause told to agents

@@ -9,14 +9,6 @@ import (
 )
 
 const (
-	// aloneWeight is how much of one principal's calls may be on their way into the store at a time while
-	// no others come: as many as two commits take.
-	aloneWeight = 256
-
-	// sharedWeight is how much of it may be while others come: as many as make the commits that those wait
-	// for hardly longer.
-	sharedWeight = 8
-
 	// sharedTime is how long others count as coming after one of their calls.
 	sharedTime = time.Second
 

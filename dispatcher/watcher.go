@@ -11,18 +11,9 @@ import (
 	"github.com/harpcaller/harp/store"
 )
 
-// watcherBytes is how much of the last committed records is kept for followers that
-// are up to date, for each job that somebody follows; of many jobs less, so that all
-// watchers stay within allWatchersBytes.
-const (
-	watcherBytes     = 256 << 10
-	allWatchersBytes = 32 << 20
-)
-
 const (
 	pageBytes    = 1 << 20  // of records in one answer to a follower
 	minPageBytes = 32 << 10 // however many ask
-	answerBytes  = 4 << 20  // of all answers that are being made, about
 )
 
 // watchers are of the jobs, and batches, that somebody waits for. A follower is a cursor, never a

@@ -21,12 +21,7 @@ import (
 )
 
 // Windows are documents of the store, and all in memory.
-const (
-	windowKind      = "window"
-	maxWindows      = 1000
-	maxWindowBytes  = 32 << 20  // of all their documents together
-	maxWindowWeight = 1_000_000 // of all their targets together
-)
+const windowKind = "window"
 
 // windows are the maintenance windows there are, and the gates that are made of them.
 type windows struct {

@@ -30,10 +30,6 @@ const (
 	// longestTurn is for a handshake of which the peer's first message is there. What is
 	// left is one answer, its proof and the way there and back.
 	longestTurn = 2 * time.Second
-	// maxHello is the longest first message. Ours, with a key of ML-KEM, take 1.7 KiB.
-	maxHello = 4 << 10
-	// maxGreeted is how many addresses are remembered as good ones.
-	maxGreeted = 1 << 16
 )
 
 // admission decides when a connection may begin its handshake, which is what costs.

@@ -1,5 +1,21 @@
 package transport
 
+// What anybody can send before it is known who that is.
+const (
+	// maxHello is the longest first message. Ours, with a key of ML-KEM, take 1.7 KiB.
+	maxHello = 4 << 10
+
+	// maxHandshake is how many bytes are read before the peer is known. Whether certificates are good is known only after work has gone
+	// into them: their number, their bytes together, and the bits of a key of RSA are looked at first. There is no curve above P-384.
+	maxHandshake = 64 << 10
+	maxChain     = 4
+	maxChainSize = 16 << 10
+	maxRSA       = 4096
+
+	// maxGreeted is how many addresses are remembered as good ones.
+	maxGreeted = 1 << 16
+)
+
 // What a peer sends, or leaves unread, is paid for out of a [Budget] before it is held.
 const (
 	// maxReceivedBodies and maxReceivedFrames are how many bytes of long bodies and of frames
@@ -121,23 +137,32 @@ const (
 func Bounds() []Bound {
 	const bytes = "bytes"
 	return []Bound{
+		{"first message", maxHello, bytes, "before a handshake has its turn"},
+		{"handshake", maxHandshake, bytes, "read before the peer is known"},
+		{"certificates", maxChain, "certificates", "of a peer, verified"},
+		{"bytes of certificates", maxChainSize, bytes, "likewise, together"},
+		{"key of RSA", maxRSA, "bits", "of a certificate; of curves P-384 is the longest"},
+		{"good addresses", maxGreeted, "addresses", "remembered, as they have turns of their own"},
 		{answersOfAll, maxAnswers, bytes, "answers that are being made or were not sent"},
 		{"answers of an identity", maxIdentityAnswers, bytes, "so that one that reads none leaves room for others"},
 		{"answers of a session", maxSessionAnswers, bytes, "eight of the longest are made at a time"},
 		{exchangesOfAll, maxOpen, bytes, "exchanges that peers have opened, with the bodies that begin them"},
 		{"exchanges of an identity", maxIdentityOpen, bytes, "so that one that opens many leaves room for others"},
+		{"opened by a session", maxSessionOpen, bytes, "exchanges, likewise"},
 		{"price of an exchange", exchangePrice, bytes, "a goroutine with its stack, and what it waits with"},
 		{"exchanges of a session", defaultMaxExchanges, "exchanges", "more than waiters of one process need"},
 		{bodiesOfAll, maxReceivedBodies, bytes, "long bodies that were let in and not taken"},
 		{framesOfAll, maxReceivedFrames, bytes, "short frames that were read and not taken"},
 		{"received of an identity", maxIdentityReceived, bytes, "bodies and frames that were not taken, and windows of sessions that do not read"},
 		{"bodies of a session", maxBodies, bytes, "long bodies that were let in and not taken"},
+		{"bodies of an exchange", maxExchangeBodies, bytes, "long ones that were read and not taken"},
 		{"bodies that come", maxComing, bytes, "long bodies of a session that were let in and have not come: over a slow line they keep room for long"},
 		{"bodies ahead", maxAhead, bytes, "what a session may send of long bodies before they are let in, to save round trips"},
 		{"frames of a session", maxWaiting, bytes, "frames that were read and not taken"},
 		{"window of a stream", mainWindow, bytes, "sent ahead of what is read: 10 MB/s over a line of 100 ms"},
 		{"streams of a side", maxBodyStreams, "streams", "long bodies on their way at a time"},
 		{"queued to be written", maxQueued, bytes, "frames of a session that senders do not wait for"},
+		{"control queued to be written", maxControlQueued, bytes, "likewise, of the control exchange, which go before answers"},
 		{"unread by a peer", maxUnread, bytes, "what a session has to say that cannot wait, before it is ended"},
 	}
 }

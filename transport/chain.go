@@ -13,15 +13,6 @@ import (
 	"sync/atomic"
 )
 
-// Anybody can send certificates, and whether they are good is known only after work has gone
-// into them. These bounds are looked at first.
-const (
-	maxHandshake = 64 << 10 // bytes that are read before the peer is known
-	maxChain     = 4        // certificates
-	maxChainSize = 16 << 10 // bytes of them together
-	maxRSA       = 4096     // bits of a key; there is no curve above P-384
-)
-
 // errChain is why certificates are not looked at.
 var errChain = errors.New("a chain of certificates that asks for too much work")
 

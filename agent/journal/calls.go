@@ -233,16 +233,16 @@ func (j *Journal) waitLocked(g *group, n int) {
 	j.waiting += n
 }
 
-// maxWaiting is how many bytes of records and ENDs may wait for the disk: more do not make it
+// MaxWaiting is how many bytes of records and ENDs may wait for the disk: more do not make it
 // any faster.
-const maxWaiting = 8 << 20
+const MaxWaiting = 8 << 20
 
 // Busy returns nil, or, if more records and ENDs wait to be written than is good, what is closed
 // when it is worth asking again. They are taken all the same.
 func (j *Journal) Busy() <-chan struct{} {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.waiting < maxWaiting {
+	if j.waiting < MaxWaiting {
 		return nil
 	}
 	if j.eased == nil {
@@ -254,7 +254,7 @@ func (j *Journal) Busy() <-chan struct{} {
 // writtenLocked counts what a group has as waiting no longer.
 func (j *Journal) writtenLocked(g *group) {
 	j.waiting -= g.spooled
-	if j.eased != nil && j.waiting < maxWaiting {
+	if j.eased != nil && j.waiting < MaxWaiting {
 		close(j.eased)
 		j.eased = nil
 	}

@@ -56,14 +56,14 @@ func TestBusy(t *testing.T) {
 			open := g.shut(fails)
 			n := int64(0)
 			for ; j.Busy() == nil; n++ {
-				if n > maxWaiting/1000 {
+				if n > MaxWaiting/1000 {
 					t.Fatalf("%d bytes wait, and it is not busy", n*1000)
 				}
 				if _, err := j.Append(key(1), n, make([]byte, 1000)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if n < maxWaiting/1100 {
+			if n < MaxWaiting/1100 {
 				t.Errorf("busy after %d records of 1,000 bytes", n)
 			}
 			eased := j.Busy()

@@ -127,7 +127,7 @@ func (j *Journal) settle(g *group, at segment, err error) {
 	j.writtenLocked(g)
 	if err == nil {
 		j.placeLocked(g, at)
-		if cap(g.buf) <= maxWaiting {
+		if cap(g.buf) <= MaxWaiting {
 			j.spare = g.buf[:0]
 		}
 	} else {

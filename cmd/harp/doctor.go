@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
 )
 
 // verdicts of a check.
@@ -46,7 +47,8 @@ configuration, certificates, name, network, TLS, versions, clocks, what the host
 Each line is ok, warn or FAIL and says what to do; the exit code is 1 if one is FAIL.
 
 --bounds adds the dispatcher's bounds on what callers and agents can make it hold: how
-much of each is used, where that is counted, and what it is for.`,
+much of each is used, where that is counted, and what it is for. Those of an agent follow:
+of one of this program's version, with defaults for what its configuration may change.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: c.does(func(ctx context.Context, args []string) error {
 			d := doctor{cli: c, showBounds: showBounds}
@@ -62,7 +64,7 @@ much of each is used, where that is counted, and what it is for.`,
 		}),
 		ValidArgsFunction: c.completeOnly(c.asksWords(hostWords)),
 	}
-	cmd.Flags().BoolVar(&showBounds, "bounds", false, "show the dispatcher's bounds, too")
+	cmd.Flags().BoolVar(&showBounds, "bounds", false, "show the bounds of the dispatcher and of agents, too")
 	return cmd
 }
 
@@ -130,7 +132,7 @@ func (d *doctor) printReport() error {
 	if d.cli.format == formatJSON {
 		report := object{{"ok", failed == 0}, {"checks", d.checks}}
 		if d.showBounds {
-			report = append(report, object{{"bounds", d.bounds}}...)
+			report = append(report, object{{"bounds", d.bounds}, {"agent_bounds", agent.Bounds()}}...)
 		}
 		if err := d.cli.printObject(report); err != nil {
 			return err
@@ -196,11 +198,18 @@ func quantity(n int64, unit string) string {
 }
 
 func (d *doctor) printBounds() {
-	if !d.showBounds || len(d.bounds) == 0 {
+	if !d.showBounds {
 		return
 	}
+	if len(d.bounds) > 0 {
+		d.printTable("bound", d.bounds)
+	}
+	d.printTable("bound of an agent", agent.Bounds())
+}
+
+func (d *doctor) printTable(title string, bounds []harp.Bound) {
 	var rows [][]string
-	for _, b := range d.bounds {
+	for _, b := range bounds {
 		used := ""
 		if b.Used > 0 {
 			used = quantity(b.Used, b.Unit)
@@ -208,7 +217,7 @@ func (d *doctor) printBounds() {
 		rows = append(rows, []string{b.Name, used, quantity(b.Most, b.Unit), b.Reason})
 	}
 	_, _ = fmt.Fprintln(d.cli.stdout)
-	d.cli.wrappedTable([]string{"bound", "used", "most", "what it is for"}, rows)
+	d.cli.wrappedTable([]string{title, "used", "most", "what it is for"}, rows)
 }
 
 // hosts counts the hosts that are there and away.

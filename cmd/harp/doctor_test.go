@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/cmd/harp/internal/contexts"
 	"github.com/harpcaller/harp/transport"
 )
@@ -132,6 +133,27 @@ func TestDoctorLooksAtBounds(t *testing.T) {
 		if got := quantity(n, "bytes"); got != want {
 			t.Errorf("%d bytes are %s, want %s", n, got, want)
 		}
+	}
+}
+
+// TestDoctorShowsAllBounds: those of the dispatcher, whatever they are, and those of an agent.
+func TestDoctorShowsAllBounds(t *testing.T) {
+	var out bytes.Buffer
+	d := &doctor{cli: newCLI(nil, &out, &out, func(string) string { return "" }), showBounds: true}
+	d.bounds = []harp.Bound{{Name: "one", Used: 1 << 20, Most: 2 << 20, Unit: "bytes", Reason: "of the dispatcher"}, {Name: "two", Most: 3, Unit: "calls", Reason: "likewise"}}
+	if err := d.printReport(); err != nil {
+		t.Fatal(err)
+	}
+	shown := strings.Join(strings.Fields(out.String()), " ")
+	for _, b := range append(d.bounds, agent.Bounds()...) {
+		if !strings.Contains(shown, b.Name) || !strings.Contains(shown, quantity(b.Most, b.Unit)) {
+			t.Errorf("%s, %s, is not shown", b.Name, quantity(b.Most, b.Unit))
+		}
+	}
+	out.Reset()
+	d.showBounds = false
+	if err := d.printReport(); err != nil || strings.Contains(out.String(), "of an agent") {
+		t.Errorf("nobody asked: %v\n%s", err, out.String())
 	}
 }
 

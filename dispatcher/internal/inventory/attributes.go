@@ -19,7 +19,7 @@ import (
 // Limits of what is compared of one host. What is beyond a length is there, for a target
 // that asks whether it is, but is like no text; what is beyond a number is not there.
 const (
-	maxFacts = 512     // paths
+	MaxFacts = 512     // paths
 	maxPath  = 1 << 10 // bytes of a path
 	maxText  = 1 << 10 // bytes of a text
 	maxList  = 4 << 10 // bytes of a list
@@ -100,7 +100,7 @@ func takeMap(taken map[string]any, r *msgpack.Reader, key string) {
 			continue
 		}
 		inner := key + string(appendText(nil, string(r.Text())))
-		if _, again := taken[inner]; len(inner) > maxPath || len(taken) >= maxFacts && !again {
+		if _, again := taken[inner]; len(inner) > maxPath || len(taken) >= MaxFacts && !again {
 			r.Skip()
 			continue
 		}

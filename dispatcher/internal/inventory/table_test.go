@@ -132,7 +132,7 @@ func TestFactsWithoutEnd(t *testing.T) {
 		if len(a.values) == 0 {
 			continue // there are no keys then
 		}
-		if len(a.values) > maxFacts || len(a.keys.Value()) > maxFacts*(maxPath+2) {
+		if len(a.values) > MaxFacts || len(a.keys.Value()) > MaxFacts*(maxPath+2) {
 			t.Errorf("%s: %d paths of %d bytes are kept", name, len(a.values), len(a.keys.Value()))
 		}
 	}

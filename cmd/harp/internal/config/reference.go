@@ -68,7 +68,7 @@ func DispatcherKeys() []Key {
 		{Name: "limits.agent_sessions", Type: "number", Default: "20000", Meaning: "how many sessions all agents that dial in may have at a time"},
 		{Name: "limits.per_principal.sessions", Type: "number", Default: "4096", Meaning: "how many sessions one principal (a caller, by its certificate) may have at a time; an agent may have 16, counting those being refused"},
 		{Name: "limits.per_principal.waiting", Type: "number", Default: "100000", Meaning: "how many jobs of one principal may wait to start; beyond that its calls are refused"},
-		{Name: "limits.per_principal.bytes_per_hour", Type: "bytes", Default: "10GiB", Meaning: "how much the calls of one principal, with what they return, may make the dispatcher store in an hour; beyond that its calls are refused until there is room. A restart begins a new hour"},
+		{Name: "limits.per_principal.bytes_per_hour", Type: "bytes", Default: "10GiB", Meaning: "how much the calls of one principal, with what they return, may make the dispatcher store in an hour; beyond that its calls are refused until there is room. What it pauses, cancels, deletes and changes has a sixteenth as much for itself. A restart begins a new hour"},
 		{Name: "limits.per_principal.queues", Type: "number", Default: "20000", Meaning: "how many queues one principal may have: those with its live jobs, and those it paused or gave a concurrency; more are refused"},
 	}, logKeys)
 }
