@@ -132,3 +132,45 @@ func TestFloor(t *testing.T) {
 
 // kept keeps what it holds out of the stack.
 var kept []byte
+
+// TestLimit: what peers made a program hold became half as much again by garbage. A program that holds much collects earlier; the more it
+// needs the more it may take, so that it never does nothing else; and the limit ends with the saving.
+func TestLimit(t *testing.T) {
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
+	limit := func() int64 { return debug.SetMemoryLimit(-1) }
+	kept = nil
+	runtime.GC()
+	before := limit()
+	const much = 64 << 20
+	stop := Saving{Percent: 50, Much: much}.Start()
+	if got := limit(); got < much || got > 2*much {
+		t.Errorf("the limit is %d, much is %d", got, much)
+	}
+	kept = make([]byte, 4*much)
+	awaitLimit(t, func(got int64) bool { return got > 5*much && got < 8*much })
+	kept = nil
+	awaitLimit(t, func(got int64) bool { return got < 2*much })
+	stop()
+	runtime.GC()
+	if got := limit(); got != before {
+		t.Errorf("when all is over the limit is %d, before it was %d", got, before)
+	}
+	t.Setenv("GOMEMLIMIT", "1GiB")
+	defer Saving{Percent: 50, Much: much}.Start()()
+	if got := limit(); got != before {
+		t.Errorf("the limit of the environment is taken for none: %d", got)
+	}
+}
+
+// awaitLimit collects until the limit is as it should be: it is set by a goroutine of the runtime's.
+func awaitLimit(t *testing.T, isGood func(int64) bool) {
+	t.Helper()
+	for range 1000 {
+		runtime.GC()
+		if isGood(debug.SetMemoryLimit(-1)) {
+			return
+		}
+	}
+	t.Errorf("the limit stays at %d", debug.SetMemoryLimit(-1))
+}
