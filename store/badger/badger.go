@@ -57,7 +57,8 @@ type Options struct {
 	// Logger gets what nobody asked for. nil: slog.Default.
 	Logger *slog.Logger
 
-	stale time.Duration // how old what is known of the disk may be
+	stale      time.Duration // how old what is known of the disk may be
+	flushAfter int64         // bytes in the value log after which Compact writes the tables of memory, too
 }
 
 // magic marks the directory as harp's.
@@ -101,6 +102,9 @@ func (o *Options) filled() Options {
 	}
 	if out.stale == 0 {
 		out.stale = staleAfter
+	}
+	if out.flushAfter == 0 {
+		out.flushAfter = flushAfter
 	}
 	return out
 }

@@ -19,7 +19,7 @@ type compaction struct {
 
 // Compact implements rows.Engine. It moves all tables to one level, which is where badger
 // drops what was deleted, and then frees files of the value log. What is in memory tables
-// is reached on small disks only, the last file of the value log is not. One runs at a
+// is reached on small disks, and where much came since, the last file of the value log is not. One runs at a
 // time: a call that comes later waits for it.
 func (e *engine) Compact(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
@@ -81,18 +81,23 @@ func (e *engine) flatten() error {
 		e.opts.Logger.Warn("there is no room, or there are too few file descriptors or inodes, to compact the store", "dir", e.dir)
 		return nil
 	}
-	if e.driven {
+	if e.driven || e.unflushed.Load() >= e.opts.flushAfter {
 		if err := e.flush(); err != nil {
 			return err
 		}
+		e.unflushed.Store(0)
 	}
 	return e.db.Flatten(1)
 }
 
+// flushAfter is how much of the value log may be of values of which badger does not know that they were deleted: that stands in the tables of
+// memory, which become full of keys alone, after many times as many bytes of values. Commits wait while they are written.
+const flushAfter = 512 << 20
+
 // mark is a key that no row has, for flush.
 var mark = []byte("\xffflush")
 
-// flush writes what is in memory tables to tables: on a small disk what was deleted last
+// flush writes what is in memory tables to tables: on a small disk, or of long values, what was deleted last
 // would be too little for long to make badger do that by itself. It has no function for
 // that, but does so when it drops a prefix. Reads and commits wait meanwhile. Where that fails
 // badger has none, or a released, memory table, or has not synced its log: the store fails.

@@ -46,6 +46,7 @@ type engine struct {
 
 	unusedMem atomic.Int64 // blocks of the memtable's log that nothing has been written to
 	unused    atomic.Int64 // and those of the value log with them
+	unflushed atomic.Int64 // bytes that were written to the value log since Compact wrote the tables of memory
 
 	widest atomic.Pointer[[maxLevels]uint64] // how much of each level a table above overlaps
 
@@ -198,6 +199,7 @@ func (e *engine) noteWritten(mem, vlog int64) {
 	e.vlog.noteWritten(vlog)
 	e.noteUnusedLocked()
 	e.logs.Unlock()
+	e.unflushed.Add(vlog)
 	e.guard.noteWritten(int(mem + vlog))
 }
 

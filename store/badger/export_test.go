@@ -24,6 +24,12 @@ func CheckMerge(dir string, before, after map[uint64]uint32, discard uint64) err
 // CheckCutOff looks at what badger would cut off from a manifest.
 var CheckCutOff = checkCutOff
 
+// WithFlushAfter are options with which Compact writes the tables of memory after so many bytes of values.
+func WithFlushAfter(o Options, bytes int64) Options {
+	o.flushAfter = bytes
+	return o
+}
+
 // KeptName is the second name of the manifest.
 const KeptName = keptName
 

@@ -129,6 +129,42 @@ func endJobs(t *testing.T, st store.Store, n, records int, at time.Time) {
 	}
 }
 
+// TestCompactGivesBackLongValues: values that were deleted kept their space for as long as the keys, which alone are in badger's tables of memory, did not
+// fill these: of jobs with 64 KiB of records that was after more than 20 GB.
+func TestCompactGivesBackLongValues(t *testing.T) {
+	const size, jobs, after = 64 << 10, 400, 16 << 20
+	large := badger.Options{Disk: func(string) (free, total uint64, err error) { return 1 << 40, 1 << 40, nil }}
+	st := open(t, t.TempDir(), badger.WithFlushAfter(large, after))
+	now := time.Now()
+	var most int64
+	for round := range 6 {
+		endJobs(t, st, jobs, size, now)
+		for more := true; more; {
+			did, err := st.Prune(t.Context(), store.Retention{EndedBefore: now.Add(time.Second), EventsBefore: now.Add(time.Second)}, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			more = did.More
+		}
+		if err := st.Compact(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stored, err := st.Size()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("after round %d: %d KiB", round, stored>>10)
+		most = max(most, stored)
+	}
+	const files = 112 << 20 // the last file of the value log, most of one before it, and tables
+	if most > files {
+		t.Errorf("jobs of %d bytes in each round, all of which were deleted, take %d", size*jobs, most)
+	}
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestCompactEnds gives up waiting for a compaction with its context, and closes the
 // store while one may be under way.
 func TestCompactEnds(t *testing.T) {
