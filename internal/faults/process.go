@@ -122,6 +122,14 @@ func (p *Process) AskHeld(ctx context.Context) (Held, error) {
 	}
 }
 
+// Profile tells the process to write how its memory is used to files whose names begin with path.
+func (p *Process) Profile(path string) error {
+	p.asks.Lock()
+	defer p.asks.Unlock()
+	_, err := io.WriteString(p.stdin, actor.Profile+path+"\n")
+	return err
+}
+
 // PID is the process's id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 

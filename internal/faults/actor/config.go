@@ -8,6 +8,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
+	"strings"
 	"syscall"
 	"time"
 
@@ -96,8 +98,11 @@ const (
 	Held  = "held" // and numbers, when it was asked: goroutines, files and bytes that it holds
 )
 
-// Ask is the line on the standard input that is answered with Held.
-const Ask = "what do you hold?"
+// What a process understands on its standard input, which is its parent's alone.
+const (
+	Ask     = "what do you hold?" // is answered with Held
+	Profile = "profile "          // and a path: it writes there how its memory is used, as it is
+)
 
 // Main is the process: it works until it is told to stop by SIGTERM, or dies at
 // once when its standard input ends, which is when its parent dies.
@@ -112,8 +117,14 @@ func Main(args []string) error {
 	before := leftovers()
 	go func() {
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-			if in.Text() == Ask {
+			path, profiled := strings.CutPrefix(in.Text(), Profile)
+			switch {
+			case in.Text() == Ask:
 				sayHeld()
+			case profiled:
+				if err := writeProfile(path); err != nil {
+					fmt.Fprintln(os.Stderr, "profile:", err)
+				}
 			}
 		}
 		os.Exit(3)
@@ -149,6 +160,30 @@ func sayHeld() {
 	runtime.ReadMemStats(&m)
 	now := leftovers()
 	say(Held, now.goroutines, now.files, m.HeapAlloc)
+}
+
+// writeProfile writes what is in memory to path.heap, as of the last collection and without making one, what its
+// goroutines do to path.goroutine, and the runtime's figures to path.json.
+func writeProfile(path string) error {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	figures, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".json", figures, 0o600); err != nil {
+		return err
+	}
+	for name, debug := range map[string]int{"heap": 0, "goroutine": 1} {
+		f, err := os.Create(path + "." + name)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(pprof.Lookup(name).WriteTo(f, debug), f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type leftover struct{ goroutines, files int }

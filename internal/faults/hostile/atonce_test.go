@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -50,11 +53,12 @@ func playAtOnce(t *testing.T) {
 	must(t, err)
 	nameCount.Store(namesAtOnce)
 	s, quiet := newStage(t), newStage(t)
-	deck := &deck{told: map[string]int{}}
+	deck := &deck{told: map[string]int{}, now: map[string]int{}, why: map[string]error{}}
 	var first, last map[*victim]rest
 	for round := range rounds {
 		s.playRound(t, quiet, deck, lasts/rounds)
 		last = s.lookAtRest(t)
+		s.prune(t)
 		if round == 0 {
 			first = last
 		}
@@ -70,7 +74,7 @@ func playAtOnce(t *testing.T) {
 	}
 	for _, l := range lies {
 		if deck.told[l.name] == 0 {
-			t.Logf("could not be told among the others: %s", l.name)
+			t.Logf("could not be told among the others: %s: %v", l.name, deck.why[l.name])
 		}
 	}
 	must(t, s.fleet.Stop())
@@ -81,7 +85,9 @@ type deck struct {
 	mu     sync.Mutex // guards what follows
 	left   []lie
 	told   map[string]int
+	now    map[string]int // those that are being told
 	failed int
+	why    map[string]error // the last of each that could not be told
 }
 
 func (d *deck) deal() lie {
@@ -94,15 +100,27 @@ func (d *deck) deal() lie {
 	}
 	l := d.left[0]
 	d.left = d.left[1:]
+	d.now[l.name]++
 	return l
+}
+
+// toldNow are the lies that are being told.
+func (d *deck) toldNow() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return strings.Join(slices.Sorted(maps.Keys(d.now)), "; ")
 }
 
 // note counts a lie that was told, or could not be: lies get in each other's way.
 func (d *deck) note(l lie, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.now[l.name]--; d.now[l.name] == 0 {
+		delete(d.now, l.name)
+	}
 	if err != nil {
 		d.failed++
+		d.why[l.name] = err
 		return
 	}
 	d.told[l.name]++
@@ -134,19 +152,19 @@ func (s *stage) playRound(t *testing.T, quiet *stage, d *deck, lasts time.Durati
 		})
 	}
 	for ctx.Err() == nil && !t.Failed() {
-		s.watchMinute(ctx, t, quiet)
+		s.watchMinute(ctx, t, quiet, d)
 		t.Log(d)
 	}
 }
 
 // watchMinute makes honest calls for a minute, and looks at what the processes take meanwhile.
-func (s *stage) watchMinute(ctx context.Context, t *testing.T, quiet *stage) {
+func (s *stage) watchMinute(ctx context.Context, t *testing.T, quiet *stage, d *deck) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for _, v := range s.victims {
 		v.lines = countLines(t, v.log)
 	}
-	watch := s.watchMemory()
+	watch := s.watchMemory(d.toldNow)
 	begun := time.Now()
 	times := map[*stage]map[role]faults.Times{s: {}, quiet: {}}
 	for ctx.Err() == nil {
@@ -214,8 +232,21 @@ func (s *stage) lookAtRest(t *testing.T) map[*victim]rest {
 		r := all[v]
 		t.Logf("%s at rest: %d MiB of memory, of which %d of heap, %d goroutines, %d files, %d MiB on disk, %d lines so far; before all lies %d MiB, %d, %d, %d",
 			v.name, r.memory/mebi, r.Heap/mebi, r.Goroutines, r.Files, r.disk/mebi, r.lines, v.memory/mebi, v.rest.Heap/mebi, v.rest.Goroutines, v.rest.Files)
+		if profiles != "" {
+			v.profile("rest", "")
+		}
 	}
 	return all
+}
+
+// prune deletes what has ended, as an operator would who keeps nothing.
+func (s *stage) prune(t *testing.T) {
+	t.Helper()
+	t.Logf("rows: %v", s.countRows(t))
+	begun := time.Now()
+	n, err := s.caller.Prune(t.Context(), time.Now())
+	must(t, err)
+	t.Logf("pruning %d jobs took %v, %d MiB on disk are left; rows: %v", n, time.Since(begun), diskUsed(s.victims[0].dir)/mebi, s.countRows(t))
 }
 
 // diskUsed is how many bytes of a disk the files of a directory take.

@@ -255,14 +255,20 @@ func tellLogWaiters(t *teller) error {
 
 // tellPreviews asks what many long targets select, and does not wait for the answers.
 func tellPreviews(t *teller) error {
-	names := strings.Repeat("host,", 60_000) + "called"
-	args := user(object{"fill", strings.Repeat("x", 500_000)})
+	var names []string
+	for i := range 60_000 {
+		names = append(names, fmt.Sprintf("host%06d", i))
+	}
+	hosts := listed(names...)
+	sum := sha256.Sum256(hosts)
+	listing := object{"count", len(names), "digest", hex.EncodeToString(sum[:])}
+	args := object{"fill", strings.Repeat("x", 500_000)}
 	return t.greeted(t.many(2, 16), func(p *peer) error {
 		defer p.close()
 		for i := range t.many(20, 200) {
-			m := object{"target", names, "proc", "work", "args", args}
+			m := object{"req", aBatch(newID(), "target", "", "list", listing, "args", user(args)), "hosts", hosts}
 			if i%2 == 0 {
-				m = object{"target", strings.Repeat("(~(a|b){1,9}c) or ", 200) + "called", "proc", "work", "args", user(object{})}
+				m = object{"req", aBatch(newID(), "target", strings.Repeat("(~(a|b){1,9}c) or ", 200)+"called")}
 			}
 			x := p.nextExchange()
 			if err := p.sayBytes(frameBytes(x, typePreview, endFlag, encode(m))); err != nil {
@@ -281,10 +287,14 @@ func tellPreviews(t *teller) error {
 
 // tellDrift has hosts marked under more names than there may be.
 func tellDrift(t *teller) error {
+	host := newName("checked")
+	if err := t.checks(host); err != nil {
+		return err
+	}
 	return t.greeted(t.many(2, 8), func(p *peer) error {
 		for range t.many(60, 500) {
 			id := newID()
-			if _, err := p.ask(typeSubmit, submission(aBatch(id, "dry", true, "notbefore", 0, "queue", nil, "batch", object{"drift", newName("lie-")}))); err != nil {
+			if _, err := p.ask(typeSubmit, submission(aBatch(id, "target", host, "needs", list{"batch", "dry_run"}, "dry", true, "notbefore", 0, "queue", nil, "batch", object{"drift", newName("lie-")}))); err != nil {
 				return err
 			}
 			if _, err := p.ask(typeBatch, object{"id", id, "wait", true}); err != nil {

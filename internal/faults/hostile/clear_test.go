@@ -27,6 +27,16 @@ func (s *stage) clearDocuments(t *testing.T) {
 			must(t, c.Retention().Delete(t.Context(), r.Name))
 		}
 	}
+	drifts := map[string]bool{}
+	for d, err := range c.Hosts().Drift(t.Context(), "", "") {
+		must(t, err)
+		drifts[d.Name] = true
+	}
+	for name := range drifts {
+		if _, err := c.Hosts().ForgetDrift(t.Context(), name); err != nil && !errors.Is(err, harp.ErrNotFound) {
+			must(t, err)
+		}
+	}
 	for b, err := range c.Batches(t.Context(), harp.BatchFilter{States: []harp.BatchState{harp.BatchRunning, harp.BatchPaused}}) {
 		must(t, err)
 		if _, err := c.Batch(b.ID).Cancel(t.Context()); err != nil && !errors.Is(err, harp.ErrConflict) {

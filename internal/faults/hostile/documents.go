@@ -74,8 +74,9 @@ func aSchedule(name string, more ...any) object {
 	return object{"id", newID(), "schedule", with(object{"name", name, "cron", "0 3 29 2 *", "tz", "UTC", "request", aRequest()}, more...)}
 }
 
+// aNotification is to a host whose name cannot be one, so that nobody is asked where it is.
 func aNotification(name string, more ...any) object {
-	to := object{"webhook", object{"url", "https://example.invalid/x", "secrets", list{"key"}}}
+	to := object{"webhook", object{"url", "https://example-.invalid/x", "secrets", list{"key"}}}
 	return object{"id", newID(), "notification", with(object{"name", name, "on", list{"job.failed"}, "to", to}, more...)}
 }
 
@@ -648,7 +649,7 @@ func tellTargets(t *teller) error {
 		for i, text := range targets {
 			for kind, m := range map[byte]object{
 				typePutGroup: aGroup(group+fmt.Sprint(i), "target", text), typePutWindow: aWindow(group+fmt.Sprint(i), "target", text), typePutSchedule: aSchedule(group+fmt.Sprint(i), "request", aRequest("target", text)),
-				typePutNotification: aNotification(group+fmt.Sprint(i), "target", text), typePreview: {"target", text, "proc", "work", "args", user(object{})},
+				typePutNotification: aNotification(group+fmt.Sprint(i), "target", text), typePreview: {"req", aBatch(newID(), "target", text)},
 				typeExplain: {"target", text, "host", "called"}, typeHosts: {"target", text}, typePingHosts: {"target", text, "limit", 1}, typeDrift: {"target", text},
 				typePauseHosts: {"id", newID(), "target", text, "unpause", true}, typeLabelHosts: {"id", newID(), "target", text, "unset", list{"lie"}},
 			} {

@@ -26,11 +26,12 @@ import (
 )
 
 var (
-	long    = os.Getenv("HARP_FAULTS") == "long"
-	alone   = os.Getenv("HARP_HOSTILE_ALONE") // the name of a lie
-	atOnce  = os.Getenv("HARP_HOSTILE_FOR")   // how long all are told at once
-	program string                            // what processes run
-	report  = &faults.Report{Form: "short"}
+	long     = os.Getenv("HARP_FAULTS") == "long"
+	alone    = os.Getenv("HARP_HOSTILE_ALONE")    // the name of a lie
+	atOnce   = os.Getenv("HARP_HOSTILE_FOR")      // how long all are told at once
+	profiles = os.Getenv("HARP_HOSTILE_PROFILES") // a directory: there processes write what they hold, when it is much
+	program  string                               // what processes run
+	report   = &faults.Report{Form: "short"}
 )
 
 func TestMain(m *testing.M) {
@@ -341,7 +342,7 @@ func (s *stage) play(t *testing.T, l lie) {
 	for _, v := range s.victims {
 		v.lines = countLines(t, v.log)
 	}
-	watch := s.watchMemory()
+	watch := s.watchMemory(func() string { return l.name })
 	kept, over := make(chan struct{}), make(chan error, 1)
 	var telling sync.WaitGroup
 	telling.Go(func() { over <- s.tellLong(ctx, l, sync.OnceFunc(func() { close(kept) })) })
@@ -455,4 +456,4 @@ func (s *stage) callBeside(t *testing.T, l lie, kept <-chan struct{}, over <-cha
 }
 
 // lies are all of them.
-var lies = slices.Concat(liesOfNobody, liesOfCallers, liesOfDocuments, liesOfBatches, liesOfAgents, liesOfDispatchers)
+var lies = slices.Concat(liesOfNobody, liesOfCallers, liesOfDocuments, liesOfBatches, liesOfApprovals, liesOfChains, liesOfAgents, liesOfDispatchers)
