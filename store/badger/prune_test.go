@@ -132,6 +132,9 @@ func endJobs(t *testing.T, st store.Store, n, records int, at time.Time) {
 // TestCompactGivesBackLongValues: values that were deleted kept their space for as long as the keys, which alone are in badger's tables of memory, did not
 // fill these: of jobs with 64 KiB of records that was after more than 20 GB.
 func TestCompactGivesBackLongValues(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes much")
+	}
 	const size, jobs, after = 64 << 10, 400, 16 << 20
 	large := badger.Options{Disk: func(string) (free, total uint64, err error) { return 1 << 40, 1 << 40, nil }}
 	st := open(t, t.TempDir(), badger.WithFlushAfter(large, after))

@@ -55,12 +55,16 @@ func playAtOnce(t *testing.T) {
 	s, quiet := newStage(t), newStage(t)
 	deck := &deck{told: map[string]int{}, now: map[string]int{}, why: map[string]error{}}
 	var first, last map[*victim]rest
+	var leftFirst stored
 	for round := range rounds {
 		s.playRound(t, quiet, deck, lasts/rounds)
 		last = s.lookAtRest(t)
-		s.prune(t)
+		left := s.prune(t)
 		if round == 0 {
-			first = last
+			first, leftFirst = last, left
+		}
+		if round == rounds-1 {
+			left.checkGrowth(t, leftFirst)
 		}
 		if t.Failed() {
 			return
@@ -239,14 +243,29 @@ func (s *stage) lookAtRest(t *testing.T) map[*victim]rest {
 	return all
 }
 
-// prune deletes what has ended, as an operator would who keeps nothing.
-func (s *stage) prune(t *testing.T) {
+// prune deletes what has ended, and the hosts by whose names liars came, as an operator would who keeps nothing. It returns what is left.
+func (s *stage) prune(t *testing.T) stored {
 	t.Helper()
 	t.Logf("rows: %v", s.countRows(t))
+	removed := 0
+	for h, err := range s.caller.Hosts().List(t.Context(), "") {
+		must(t, err)
+		if h.Name == s.called || h.Online {
+			continue
+		}
+		if _, err := s.caller.Hosts().Remove(t.Context(), h.Name); err != nil {
+			t.Errorf("a host that is away cannot be removed: %v", err)
+			return nil
+		}
+		removed++
+	}
 	begun := time.Now()
 	n, err := s.caller.Prune(t.Context(), time.Now())
 	must(t, err)
-	t.Logf("pruning %d jobs took %v, %d MiB on disk are left; rows: %v", n, time.Since(begun), diskUsed(s.victims[0].dir)/mebi, s.countRows(t))
+	took := time.Since(begun)
+	left := s.countRows(t)
+	t.Logf("%d hosts were removed, and %d jobs pruned in %v; %d MiB on disk are left; rows: %v", removed, n, took, diskUsed(s.victims[0].dir)/mebi, left)
+	return left
 }
 
 // diskUsed is how many bytes of a disk the files of a directory take.

@@ -69,11 +69,33 @@ func (s stored) add(content []byte) {
 	for in := bytes.NewBuffer(content); in.Len() > 0; {
 		key := next(in)
 		class := string(key[:1])
-		if class == "i" {
+		switch class {
+		case "i":
 			class = string(key[:2])
+		case "d": // a text, behind its length in two bytes: the kind
+			class += " " + string(key[3:3+key[2]])
+			if head, _, many := strings.Cut(class, " of "); many { // a kind for each notification
+				class = head
+			}
 		}
 		r := s[class]
 		s[class] = rowsOf{r.count + 1, r.bytes + int64(len(key)+len(next(in)))}
+	}
+}
+
+// remembered are the classes of what is remembered for a month of what is not there any more: jobs that were pruned, and operations.
+var remembered = []string{"t", "ix", "x", "c", "ic", "k", "ik"}
+
+// checkGrowth fails if there is more of a class than twice what there was.
+func (s stored) checkGrowth(t *testing.T, was stored) {
+	t.Helper()
+	for class, is := range s {
+		if slices.Contains(remembered, class) {
+			continue
+		}
+		if had := was[class]; is.count > 2*had.count+2000 || is.bytes > 2*had.bytes+32*mebi {
+			t.Errorf("rows %s grow from %d (%d KiB) after the first round to %d (%d KiB) after the last", class, had.count, had.bytes>>10, is.count, is.bytes>>10)
+		}
 	}
 }
 
