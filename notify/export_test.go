@@ -3,6 +3,7 @@ package notify
 import (
 	"context"
 	"net"
+	"net/http"
 	"time"
 )
 
@@ -13,6 +14,9 @@ func (w *Webhooks) SetResolver(r *net.Resolver) { w.transport.SetResolver(r) }
 func (w *Webhooks) SetDial(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	w.transport.SetDial(dial)
 }
+
+// ReadAnswer is what an answer says.
+func ReadAnswer(response *http.Response, now time.Time) error { return readAnswer(response, now) }
 
 // RetryAfter is how long a header asks to be left alone for.
 func RetryAfter(header string, now time.Time) time.Duration { return retryAfter(header, now) }

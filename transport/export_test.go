@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"crypto/x509"
 	"io"
 	"net"
 )
@@ -35,6 +36,9 @@ func (r *Raw) Accept(ctx context.Context) (io.ReadWriter, error) { return rawStr
 
 // Close closes the connection.
 func (r *Raw) Close() { r.mux.Close() }
+
+// CheckChain keeps the bounds of certificates.
+func CheckChain(chain []*x509.Certificate) error { return checkChain(chain) }
 
 // AppendFrame appends a frame as it is sent.
 func AppendFrame(b []byte, f Frame) []byte { return f.append(b) }
