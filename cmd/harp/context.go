@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/x509"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -183,9 +184,15 @@ func (c *cli) addContext(dir contexts.Dir, name string, use, replace bool) error
 	if at.Addr == "" || at.Cert == "" || at.Key == "" || at.CA == "" {
 		return invalid("context", "needs --addr, --cert, --key and --ca")
 	}
-	for _, path := range []*string{&at.Cert, &at.Key, &at.CA} {
-		if *path, err = filepath.Abs(*path); err != nil {
+	for _, file := range []struct {
+		flag string
+		path *string
+	}{{"cert", &at.Cert}, {"key", &at.Key}, {"ca", &at.CA}} {
+		if *file.path, err = filepath.Abs(*file.path); err != nil {
 			return err
+		}
+		if _, err := os.Stat(*file.path); err != nil {
+			return invalid(file.flag, "%s", err)
 		}
 	}
 	id, err := callerIdentity(at, time.Now())

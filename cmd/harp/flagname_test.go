@@ -97,8 +97,12 @@ func TestErrorsNameFlags(t *testing.T) {
 		"notify add n --on no*pe --webhook https://example.org --secret s":   "invalid --on: ",
 		"notify add n --on job.failed --webhook https://example.org":         "invalid --secret: ",
 		"retain set r --keep 1h --state running":                             "invalid --state: ",
-		"job show zzz":                                                       "invalid id: ",
-		"job ls --state nope":                                                "invalid --state: nope is none of",
+		"prune":                                                              "missing --older-than",
+		"notify add n":                                                       "missing --on",
+		"queue set db=main":                                                  "missing --concurrency",
+		"ctx add p --addr a:1 --cert /none --key /none --ca /none":           "invalid --cert: stat /none",
+		"job show zzz":        "invalid id: ",
+		"job ls --state nope": "invalid --state: nope is none of",
 	} {
 		if got := runFake(t, t.Context(), f, nil, strings.Fields(args)...); got.code != exitUsage || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: exit %d, said %q, want %q", args, got.code, got.stderr, want)
@@ -107,21 +111,4 @@ func TestErrorsNameFlags(t *testing.T) {
 	if got := runFake(t, t.Context(), f, nil, "run", "demo*", "count", "to=3", "--stop-after", "200%", "-y", "-o", "json"); !strings.Contains(got.stdout, `"field":"stop_after"`) {
 		t.Errorf("JSON has the field as the API calls it; got %s", got.stdout)
 	}
-}
-
-// Help is read on terminals: its prose is wrapped by hand, all of it to the same width.
-func TestHelpIsWrapped(t *testing.T) {
-	const widest = 96
-	var look func(*cobra.Command)
-	look = func(cmd *cobra.Command) {
-		for line := range strings.SplitSeq(cmd.Long, "\n") {
-			if len(line) > widest && !strings.HasPrefix(line, "  ") { // not a table, nor an example
-				t.Errorf("harp help %s: %d columns: %s", cmd.CommandPath(), len(line), line)
-			}
-		}
-		for _, sub := range cmd.Commands() {
-			look(sub)
-		}
-	}
-	look(newCLI(strings.NewReader(""), io.Discard, io.Discard, func(string) string { return "" }).rootCommand())
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/harpcaller/harp/cmd/harp/internal/config"
 )
@@ -53,7 +54,7 @@ func explainArguments(cmd *cobra.Command) {
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if check(cmd, args) == nil {
-			return nil
+			return missingFlag(cmd)
 		}
 		required, most := positions(cmd.Use)
 		if len(args) < len(required) {
@@ -61,6 +62,16 @@ func explainArguments(cmd *cobra.Command) {
 		}
 		return fmt.Errorf("unexpected argument %s", args[min(most, len(args)-1)])
 	}
+}
+
+// missingFlag is the error of a command that lacks a flag that it needs.
+func missingFlag(cmd *cobra.Command) (err error) {
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		if _, needed := flag.Annotations[cobra.BashCompOneRequiredFlag]; needed && !flag.Changed && err == nil {
+			err = fmt.Errorf("missing --%s", flag.Name)
+		}
+	})
+	return err
 }
 
 // positions are the arguments that a command must be given, by what its usage says, and how many it

@@ -52,17 +52,17 @@ type cli struct {
 	errTerminal bool                        // stderr is one
 	inTerminal  bool                        // stdin is one: somebody can be asked
 
-	connection connection // to which dispatcher
-	format     format     // -o
-	shape      shape      // what it makes of JSON; nil: nothing
-	times      times      // --time
-	colours    colours    // --color
-	quiet      bool       // -q: only what was asked for, and errors
-	raw        bool       // --raw: what was printed remotely goes to a terminal as it is
-	remote     bool       // --exit remote: a command's own exit code is handed on
-	wordless   bool       // stdout has what a template says, and no errors
-	started    bool       // a command is running: what fails now is no usage error
-	command    *cobra.Command
+	connection connection     // to which dispatcher
+	format     format         // -o
+	shape      shape          // what it makes of JSON; nil: nothing
+	times      times          // --time
+	colours    colours        // --color
+	quiet      bool           // -q: only what was asked for, and errors
+	raw        bool           // --raw: what was printed remotely goes to a terminal as it is
+	remote     bool           // --exit remote: a command's own exit code is handed on
+	wordless   bool           // stdout has what a template says, and no errors
+	started    bool           // a command is running: what fails now is no usage error
+	command    *cobra.Command // which one
 }
 
 func newCLI(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) *cli {
@@ -79,6 +79,9 @@ func newCLI(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) 
 // runCommand runs one command and returns the exit code.
 func (c *cli) runCommand(ctx context.Context, args []string) int {
 	root := c.rootCommand()
+	if columns, _ := c.size(); c.terminal && columns > 0 {
+		fitHelp(root, columns)
+	}
 	root.SetArgs(args)
 	root.SetIn(c.stdin)
 	root.SetOut(c.stdout)

@@ -120,7 +120,7 @@ func TestWrongWindowFlags(t *testing.T) {
 	if got := maintain(t, scheduling(t), "add", "w", "--target", "role=db web", "--from", "now"); got.code != exitUsage || !strings.Contains(got.stderr, "  role=db web\n          ^\n") {
 		t.Error(got)
 	}
-	if got := maintain(t, scheduling(t), "add", "w", "--from", "now"); got.code != exitUsage || !strings.Contains(got.stderr, `required flag(s) "target"`) {
+	if got := maintain(t, scheduling(t), "add", "w", "--from", "now"); got.code != exitUsage || !strings.Contains(got.stderr, "missing --target") {
 		t.Error(got)
 	}
 }
