@@ -13,7 +13,7 @@ type LedgerEntry struct {
 	Kind     LedgerKind    `json:"kind" msgpack:"kind"`
 	Outcome  TimeOutcome   `json:"outcome" msgpack:"outcome"`
 	Reason   string        `json:"reason,omitempty" msgpack:"reason,omitempty"`    // of skipped and missed: one of Time...
-	Detail   string        `json:"detail,omitempty" msgpack:"detail,omitempty"`    // overlap: the batch; paused: by whom and why; fired: how many hosts maintenance held then; behind it, of after, which runs ended, and how
+	Detail   string        `json:"detail,omitempty" msgpack:"detail,omitempty"`    // overlap: the batch, and which job of it on which host is not over; paused: by whom and why; fired: how many hosts maintenance held then; behind it, of after, which runs ended, and how
 	From     time.Time     `json:"from,omitzero" msgpack:"from"`                   // the first nominal time; of a manual run when it was asked for
 	To       time.Time     `json:"to,omitzero" msgpack:"to"`                       // the last one
 	Count    int           `json:"count" msgpack:"count"`                          // how many

@@ -300,6 +300,9 @@ func (d *Dispatcher) settling(s *scheduled, dec store.ScheduleDecision, refused 
 		Schedule: s.name, Kind: ledgerKinds[dec.Fires], Outcome: run.Outcome, Reason: run.Reason, Detail: endsText(run.Detail, dec.Ends),
 		From: run.From, To: run.To, Count: run.Count, AtLeast: run.AtLeast, At: now, After: batchOf(dec.Ends), Err: refused,
 	}
+	if run.Reason == harp.TimeOverlap {
+		entry.Detail = endsText(run.Detail+d.unendedText(d.ctx, run.Detail), dec.Ends)
+	}
 	e := s.event(harp.EventType("schedule."+string(run.Outcome)), now)
 	e.Reason = strings.TrimPrefix(run.Reason+": "+entry.Detail, ": ")
 	e.Reason = strings.TrimSuffix(e.Reason, ": ")
@@ -311,6 +314,34 @@ func (d *Dispatcher) settling(s *scheduled, dec store.ScheduleDecision, refused 
 	}
 	step.Entry, step.Events = entry, []harp.Event{e}
 	return step
+}
+
+// maxUnendedLooks is how many members of a batch are looked at for one that is not over.
+const maxUnendedLooks = 5000
+
+// unendedText says of a batch which job is not over, and on which host: the first of which nobody knows whether it runs, else the first of all;
+// "" where that is not found. What waits for the batch would not know what keeps it otherwise.
+func (d *Dispatcher) unendedText(ctx context.Context, batch string) string {
+	b, err := d.store.Batch(ctx, batch)
+	if err != nil {
+		return ""
+	}
+	isMeant := func(s harp.State) bool { return !s.Ended() }
+	if b.Counts.Unknown > 0 {
+		isMeant = func(s harp.State) bool { return s == harp.StateUnknown }
+	}
+	for from := 0; from < maxUnendedLooks; from += membersAtOnce {
+		members, err := d.store.BatchMembers(ctx, batch, from, membersAtOnce)
+		if err != nil || len(members) == 0 {
+			return ""
+		}
+		for _, j := range members {
+			if isMeant(j.State) {
+				return fmt.Sprintf(", job %s on %s is %s", j.ID, j.Host, j.State)
+			}
+		}
+	}
+	return ""
 }
 
 // ledgerKinds are the kinds of entries of what runs are made for.

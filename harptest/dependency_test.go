@@ -306,8 +306,8 @@ func TestScheduleAfterOverlap(t *testing.T) {
 		runs   int
 		ledger []string
 	}{
-		harp.OverlapSkip:      {1, []string{"fired first * succeeded", "skipped overlap *; first * succeeded", "skipped overlap *; first * succeeded"}},
-		harp.OverlapQueue:     {2, []string{"fired first * succeeded", "fired first * succeeded", "skipped overlap *; first * succeeded"}},
+		harp.OverlapSkip:      {1, []string{"fired first * succeeded", "skipped overlap *, job * on web01 is running; first * succeeded", "skipped overlap *, job * on web01 is running; first * succeeded"}},
+		harp.OverlapQueue:     {2, []string{"fired first * succeeded", "fired first * succeeded", "skipped overlap *, job * on web01 is running; first * succeeded"}},
 		harp.OverlapCancelOld: {3, []string{"fired first * succeeded", "fired first * succeeded", "fired first * succeeded"}},
 		harp.OverlapAllow:     {3, []string{"fired first * succeeded", "fired first * succeeded", "fired first * succeeded"}},
 	} {
