@@ -10,5 +10,5 @@
 //
 // The tests have a short form, for every run, and a long one, with HARP_FAULTS=long,
 // whose figures are written where HARP_FAULTS_REPORT says. HARP_FAULTS_SEED repeats a
-// run's choices. They need Linux.
+// run's choices, and HARP_FAULTS_HOSTS says how many hosts batches have in the long form, in 20 processes at most. They need Linux.
 package faults
