@@ -30,6 +30,10 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.checks", "20"); err != nil {
 		panic(err)
 	}
+	// Most of the time goes to waiting for the disk.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	// Two goroutines of badger stay behind when it cannot open a damaged table.
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreTopFunction("github.com/dgraph-io/badger/v4.(*DB).monitorCache"),

@@ -19,6 +19,7 @@ import (
 func Backup(t *testing.T, open func(t *testing.T) store.Store, restore Restorer) {
 	for _, c := range backing {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, c.rule, open(t))
 			c.run(&restorer{world: w, restore: restore})
 		})

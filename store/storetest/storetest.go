@@ -5,7 +5,7 @@
 //	}
 //
 // Each case opens a store of its own and names, when it fails, the rule that was
-// broken. Times are made up: a store has no clock.
+// broken. The cases run in parallel. Times are made up: a store has no clock.
 package storetest
 
 import (
@@ -19,6 +19,7 @@ import (
 func Test(t *testing.T, open func(t *testing.T) store.Store) {
 	for _, c := range slices.Concat(submitting, claiming, applying, elapsing, cancelling, recording, listing, keeping, documents, scheduling, sharing, feeding, once, pruning, retaining, retrying, silencing, pausing, pausesEnding, quotas, obstacles, holds, holdTimes, batchHolds, clocks, removing, drifting, batching, batchChanges, batchReads, batchCorners, batchHalts, chains, batchWalks(0, 8)) {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			c.run(newWorld(t, c.rule, open(t)))
 		})
 	}
@@ -31,6 +32,7 @@ func Test(t *testing.T, open func(t *testing.T) store.Store) {
 func Reopen(t *testing.T, place func(t *testing.T) (open func() (store.Store, error))) {
 	for _, c := range slices.Concat(reopening, reopeningWaits, reopeningFeed, reopeningClock, reopeningQuotas, reopeningRemovals, reopeningBatches, reopeningSchedules, reopeningHalts, reopeningHolds, reopeningPauses, reopeningDrifts, reopeningRetention, reopeningChains, batchWalks(100, 4)) {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			open := place(t) // whose room is taken away after the store was closed
 			w := newWorld(t, c.rule, nil)
 			w.open = open
