@@ -83,8 +83,9 @@ func (s stored) add(content []byte) {
 	}
 }
 
-// remembered are the classes of what is remembered for a month of what is not there any more: jobs that were pruned, and operations.
-var remembered = []string{"t", "ix", "x", "c", "ic", "k", "ik"}
+// remembered are the classes of what is remembered of what is not there any more: for a month of jobs that were pruned, and of operations; and the epoch
+// of each host that was removed, above which that of its next session must be.
+var remembered = []string{"t", "ix", "x", "c", "ic", "k", "ik", "h"}
 
 // checkGrowth fails if there is more of a class than twice what there was.
 func (s stored) checkGrowth(t *testing.T, was stored) {
