@@ -36,16 +36,17 @@ func TestClaimsOverTheBeginningOfAWindow(t *testing.T) {
 	var claiming sync.WaitGroup
 	for _, name := range names {
 		claiming.Go(func() {
-			for {
+			for has := 0; has < each; {
 				now := noon.Add(time.Duration(ticks.Add(1)) * tick)
 				if now.After(begin.Add(time.Second)) {
 					return
 				}
-				jobs, err := s.Claim(t.Context(), []string{name}, 4, now)
+				jobs, err := s.Claim(t.Context(), []string{name}, 1, now)
 				if err != nil {
 					t.Error(err)
 					return
 				}
+				has += len(jobs)
 				for _, j := range jobs {
 					if claimed.Add(1); !j.Since.Before(begin.Add(-window.Margin)) {
 						t.Errorf("a job was claimed %v before the window", begin.Sub(j.Since))
@@ -55,7 +56,7 @@ func TestClaimsOverTheBeginningOfAWindow(t *testing.T) {
 		})
 	}
 	claiming.Wait()
-	if n := claimed.Load(); n < hosts*each/10 || n == hosts*each {
+	if n := claimed.Load(); n == 0 || n == hosts*each {
 		t.Errorf("%d of %d jobs were claimed before it", n, hosts*each)
 	}
 	waiting := 0
