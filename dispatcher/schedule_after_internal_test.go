@@ -21,9 +21,11 @@ type endingStore struct {
 	gone    atomic.Bool                     // of no batch anything is known
 	refuses atomic.Int64                    // so many commits of several steps
 	loses   atomic.Int64                    // that so many are made
+	reads   atomic.Int64                    // of batches
 }
 
 func (s *endingStore) Batch(ctx context.Context, id string) (*store.Batch, error) {
+	s.reads.Add(1)
 	if s.gone.Load() {
 		return nil, harp.ErrPruned
 	}
@@ -133,7 +135,29 @@ func TestAnEndComesOnceHoweverItsCommitGoes(t *testing.T) {
 	}
 }
 
-// While a schedule is being changed those that it comes after go on, and how their runs ended comes to it afterwards.
+// An end comes to a schedule that is of another revision than it was taken for: it is read anew.
+func TestAnEndComesToAScheduleOfAnotherRevision(t *testing.T) {
+	succeeded := harp.BatchSucceeded
+	synctest.Test(t, func(t *testing.T) {
+		st, d, s := afterWorld(t)
+		time.Sleep(61 * time.Second)
+		synctest.Wait()
+		is, err := st.Schedule(t.Context(), "next")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := st.StepSchedule(t.Context(), store.ScheduleStep{Name: "next", Revision: is.Revision, State: is.ScheduleState}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		st.ended.Store(&succeeded)
+		d.schedules.note("first")
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		checkAfter(t, s, 0)
+	})
+}
+
+// While a schedule is being changed those that it comes after go on, and are not looked at without a pause; how their runs ended comes to it afterwards.
 func TestAnEndWaitsForAChange(t *testing.T) {
 	succeeded := harp.BatchSucceeded
 	synctest.Test(t, func(t *testing.T) {
@@ -144,9 +168,13 @@ func TestAnEndWaitsForAChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		st.ended.Store(&succeeded)
+		st.reads.Store(0)
 		d.schedules.note("first")
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
+		if n := st.reads.Load(); n > 100 {
+			t.Errorf("in 3 minutes its runs were read %d times", n)
+		}
 		if n := len(ledgerOf(t, s, "first")); n != 4 {
 			t.Errorf("first has %d entries while the other is changed", n)
 		}

@@ -261,3 +261,19 @@ func TestScheduleEndsThoughTheClockIsSetBack(t *testing.T) {
 		t.Errorf("what ended before it was put is %s", got)
 	}
 }
+
+// The last end of each schedule that another comes after is told, in the order of these, and how it is known, or that it is not.
+func TestScheduleEndsAreTold(t *testing.T) {
+	after := []harp.Dependency{{Schedule: "b"}, {Schedule: "none"}, {Schedule: "a"}}
+	life := store.ScheduleLife{}
+	for _, e := range []store.ScheduleEnd{endOf("a", 1, harp.BatchFailed), endOf("a", 2, harp.BatchSucceeded), endOf("b", 3, ""), endOf("c", 4, harp.BatchSucceeded)} {
+		life = life.NoteEnd(e, tick(5)).Life
+	}
+	var told []string
+	for _, e := range life.EndsOf(after) {
+		told = append(told, e.String())
+	}
+	if want := []string{"b b3, nobody knows how it ended", "a a2 succeeded"}; !slices.Equal(told, want) {
+		t.Errorf("told is %q, want %q", told, want)
+	}
+}
