@@ -5,6 +5,7 @@ package agent_test
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/harpcaller/harp/internal/wire"
@@ -29,5 +30,8 @@ func TestWhatIsKnownOfACommandIsRemovedWhileItRuns(t *testing.T) {
 	}
 	if list := processesOf(t, x.id); len(list) > 0 {
 		t.Errorf("%+v run on", list)
+	}
+	for _, pid := range supervisors(t) { // which notices within a minute that its folder is gone
+		_ = syscall.Kill(pid, syscall.SIGTERM)
 	}
 }

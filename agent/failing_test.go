@@ -174,6 +174,7 @@ func TestHeldAliveBeforeItHasBegun(t *testing.T) {
 				synctest.Wait()
 				second := meet(2)
 				defer second.session.Close(nil)
+				synctest.Wait() // until the function runs
 				if h := second.held; len(h) != int(c.runs) || len(h) > 0 && h[0].State != wire.HeldAlive {
 					t.Errorf("held %+v", h)
 				}

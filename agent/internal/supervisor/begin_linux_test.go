@@ -267,6 +267,32 @@ func childOf(t *testing.T, parent int, name string) (pid int) {
 	return 0
 }
 
+// TestAnotherBootProvesNothing checks that an attempt of which nothing says that it was to be executed counts as one
+// that never began only where that is known of this boot: what was not synced went with the one before.
+func TestAnotherBootProvesNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		boot string
+		want bool
+	}{"this one": {proc.BootID(), true}, "another one": {"another", false}, "not known": {"", false}} {
+		t.Run(name, func(t *testing.T) {
+			p, spec := beginning(t)
+			if err := os.MkdirAll(p.path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			f, err := createFile(p.spool(), header{Supervisor: proc.Identity{PID: 1 << 30, Boot: c.boot}, Spec: spec})
+			if err == nil {
+				err = f.Close()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if trace, err := p.inspect(); err != nil || trace.NeverBegan != c.want {
+				t.Errorf("it says %+v, %v", trace, err)
+			}
+		})
+	}
+}
+
 // TestKilledAsItBegins checks that a command does not begin after it was said that nothing of it
 // runs, though its supervisor was killed right before it was executed and it is in no cgroup.
 func TestKilledAsItBegins(t *testing.T) {

@@ -41,8 +41,8 @@ func fullCgroupMain(args []string) int {
 		limited := shell("exit 3")
 		limited.Command.Limits.PIDs = 16
 		_, err = supervisor.Start(context.Background(), o, limited)
-		var exec *supervisor.ExecError
-		if !errors.As(err, &exec) || !proc.IsShort(err) || !strings.Contains(err.Error(), "cgroup.max.descendants") {
+		var refused *supervisor.ExecError
+		if !errors.As(err, &refused) || !proc.IsShort(err) || !strings.Contains(err.Error(), "cgroup.max.descendants") {
 			fmt.Println(name, "with limits:", err)
 		}
 	}
