@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,9 +19,10 @@ func TestDocumentsWereNotAppliedWhenTheServerOfTheirCalendarWasBack(t *testing.T
 	synctest.Test(t, func(t *testing.T) {
 		server := &calendarServer{err: errors.New("its server is down")}
 		d := opened(t, nil, Config{Calendars: server, Hosts: StaticHosts{{Name: "a"}}})
-		reads, ctx := 0, t.Context()
+		var reads atomic.Int64
+		ctx := t.Context()
 		read := func() ([]harp.Document, func(error) error, error) {
-			reads++
+			reads.Add(1)
 			another := calendarWindow()
 			another.Name = "x"
 			return []harp.Document{{Window: new(calendarWindow())}, {Window: &another}, {Group: &harp.Group{Name: "g", Target: "a"}}}, nil, nil
@@ -29,18 +32,18 @@ func TestDocumentsWereNotAppliedWhenTheServerOfTheirCalendarWasBack(t *testing.T
 		}
 		for _, step := range []struct {
 			after time.Duration
-			reads int
+			reads int64
 			next  string
 		}{{9 * time.Second, 1, "in 1s"}, {time.Second, 2, "in 20s"}, {20 * time.Second, 3, "in 40s"}, {10 * time.Minute, 7, "in 4m40s"}, {10 * time.Minute, 9, "in 4m40s"}} {
 			time.Sleep(step.after)
 			synctest.Wait()
 			problem := d.Health(ctx).Checks["documents"]
-			if reads != step.reads || problem == nil || !strings.Contains(problem.Error(), "its server is down; tried again "+step.next) {
-				t.Errorf("read %d times, want %d; health is %v, want %s", reads, step.reads, problem, step.next)
+			if reads.Load() != step.reads || problem == nil || !strings.Contains(problem.Error(), "its server is down; tried again "+step.next) {
+				t.Errorf("read %d times, want %d; health is %v, want %s", reads.Load(), step.reads, problem, step.next)
 			}
 		}
-		if asked, _ := server.counts(); asked != reads {
-			t.Errorf("%d calendars were waited for in %d times", asked, reads)
+		if asked, _ := server.counts(); int64(asked) != reads.Load() {
+			t.Errorf("%d calendars were waited for in %d times", asked, reads.Load())
 		}
 		server.set(nil, errors.New("its server answers 500"))
 		time.Sleep(10 * time.Minute)
@@ -55,10 +58,10 @@ func TestDocumentsWereNotAppliedWhenTheServerOfTheirCalendarWasBack(t *testing.T
 			!strings.Contains(told[1], "answers 500") || !strings.Contains(told[2], "fleet: 3 made") {
 			t.Errorf("told was %q", told)
 		}
-		was := reads
+		was := reads.Load()
 		time.Sleep(time.Hour)
-		if reads != was {
-			t.Errorf("read %d times when they are applied", reads-was)
+		if is := reads.Load(); is != was {
+			t.Errorf("read %d times when they are applied", is-was)
 		}
 	})
 }
@@ -67,18 +70,20 @@ func TestDocumentsWereNotAppliedWhenTheServerOfTheirCalendarWasBack(t *testing.T
 func TestDocumentsOfSeveralAreTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, ctx := opened(t, nil, Config{}), t.Context()
-		var broken error
-		var order []string
+		var mu sync.Mutex // guards what follows
+		broken := errors.New("not mounted")
+		err, order := broken, []string(nil)
 		of := func(name string, err *error) readDocuments {
 			return func() ([]harp.Document, func(error) error, error) {
+				mu.Lock()
+				defer mu.Unlock()
 				order = append(order, name)
 				return []harp.Document{{Group: &harp.Group{Name: name, Target: "a"}}}, nil, *err
 			}
 		}
-		broken = errors.New("not mounted")
-		_, first := d.ReplaceDocuments(ctx, "a", of("a", &broken))
+		_, first := d.ReplaceDocuments(ctx, "a", of("a", &err))
 		time.Sleep(5 * time.Second)
-		_, second := d.ReplaceDocuments(ctx, "b", of("b", &broken))
+		_, second := d.ReplaceDocuments(ctx, "b", of("b", &err))
 		if !errors.Is(first, broken) || !errors.Is(second, broken) {
 			t.Fatal(first, second)
 		}
@@ -89,11 +94,15 @@ func TestDocumentsOfSeveralAreTriedAgain(t *testing.T) {
 			t.Errorf("one that is applied hides those that are not: %v", err)
 		}
 		time.Sleep(20 * time.Second)
-		broken = nil
-		if _, err := d.ReplaceDocuments(ctx, "a", of("a", &broken)); err != nil {
+		mu.Lock()
+		err = nil
+		mu.Unlock()
+		if _, err := d.ReplaceDocuments(ctx, "a", of("a", &err)); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Hour)
+		mu.Lock()
+		defer mu.Unlock()
 		if want := []string{"a", "b", "c", "a", "b", "a", "b"}; !slices.Equal(order, want) {
 			t.Errorf("read were %q, want %q", order, want)
 		}
