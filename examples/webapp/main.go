@@ -166,12 +166,12 @@ func (a *app) follow(w http.ResponseWriter, r *http.Request) {
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		begun = true
-		fmt.Fprintf(w, "id: %d\ndata: %s\n\n", record.Seq, record.Value)
+		_, _ = fmt.Fprintf(w, "id: %d\ndata: %s\n\n", record.Seq, record.Value)
 		if http.NewResponseController(w).Flush() != nil {
 			return // it has gone
 		}
 	}
-	fmt.Fprint(w, "event: end\ndata: {}\n\n")
+	_, _ = fmt.Fprint(w, "event: end\ndata: {}\n\n")
 }
 
 func main() {
