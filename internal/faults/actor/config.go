@@ -174,12 +174,12 @@ func writeProfile(path string) error {
 	if err := os.WriteFile(path+".json", figures, 0o600); err != nil {
 		return err
 	}
-	for name, debug := range map[string]int{"heap": 0, "goroutine": 1} {
+	for name, detail := range map[string]int{"heap": 0, "goroutine": 1} {
 		f, err := os.Create(path + "." + name)
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(pprof.Lookup(name).WriteTo(f, debug), f.Close()); err != nil {
+		if err := errors.Join(pprof.Lookup(name).WriteTo(f, detail), f.Close()); err != nil {
 			return err
 		}
 	}

@@ -347,9 +347,12 @@ func tellOwnLabels(t *teller) error {
 		for i := range t.many(20, 400) {
 			is, other := fmt.Sprint(i%2), fmt.Sprint(1-i%2)
 			for _, m := range []object{
-				{"id", newID(), "target", "lie=" + is, "set", object{"lie", other}}, {"id", newID(), "target", "not lie=" + other, "set", object{"lie", other}},
-				{"id", newID(), "target", "lie=" + other, "set", many}, {"id", newID(), "target", "called", "set", object{"lie", strings.Repeat("x", 250)}, "unset", list{"lie"}},
-				{"id", newID(), "target", "called", "set", object{"lie", obeyed[i%len(obeyed)]}}, {"id", newID(), "target", "called", "set", object{"", "x", "lie", ""}},
+				{"id", newID(), "target", "lie=" + is, "set", object{"lie", other}},
+				{"id", newID(), "target", "not lie=" + other, "set", object{"lie", other}},
+				{"id", newID(), "target", "lie=" + other, "set", many},
+				{"id", newID(), "target", "called", "set", object{"lie", strings.Repeat("x", 250)}, "unset", list{"lie"}},
+				{"id", newID(), "target", "called", "set", object{"lie", obeyed[i%len(obeyed)]}},
+				{"id", newID(), "target", "called", "set", object{"", "x", "lie", ""}},
 			} {
 				if _, err := p.ask(typeLabelHosts, m); err != nil {
 					return err
