@@ -20,6 +20,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/internal/text"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/transport"
@@ -100,8 +101,8 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+func firstLine(said string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(said), "\n")
 	return line
 }
 
@@ -109,11 +110,11 @@ func parseHosts(out []byte) ([]HostSpec, error) {
 	var specs []HostSpec
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	for n := 1; lines.Scan(); n++ {
-		text := bytes.TrimSpace(lines.Bytes())
-		if len(text) == 0 {
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
 			continue
 		}
-		spec, err := parseHost(text)
+		spec, err := parseHost(line)
 		if err != nil {
 			return nil, fmt.Errorf("hosts script, line %d: %w", n, err)
 		}
@@ -125,19 +126,22 @@ func parseHosts(out []byte) ([]HostSpec, error) {
 	return specs, nil
 }
 
+// maxHostKey is how many bytes of a key that is not known an error quotes.
+const maxHostKey = 64
+
 // parseHost reads one host. Errors: *harp.FieldError for a key that is not known; json's.
-func parseHost(text []byte) (HostSpec, error) {
+func parseHost(line []byte) (HostSpec, error) {
 	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(text, &keys); err != nil {
+	if err := json.Unmarshal(line, &keys); err != nil {
 		return HostSpec{}, err
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if !slices.Contains(hostKeys, key) {
-			return HostSpec{}, &harp.FieldError{Field: key, Message: "is unknown; available: " + strings.Join(hostKeys, ", ")}
+			return HostSpec{}, &harp.FieldError{Field: text.Shorten(key, maxHostKey, "…"), Message: "is unknown; available: " + strings.Join(hostKeys, ", ")}
 		}
 	}
 	var spec HostSpec
-	err := json.Unmarshal(text, &spec)
+	err := json.Unmarshal(line, &spec)
 	return spec, err
 }
 
