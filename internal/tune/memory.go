@@ -4,7 +4,6 @@ package tune
 
 import (
 	"context"
-	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -20,14 +19,13 @@ const lookEvery = 10 * time.Second
 type Saving struct {
 	Floor   int // bytes of garbage that it lets come together before it collects, at least
 	Percent int // by how much what it has in memory may grow before that, as of the variable GOGC
-	Much    int // bytes that it takes from the system from which on it collects earlier, and gives back at once; 0: it never does
 }
 
 // An agent has little in memory, unless those that connect to it fill what there is room for: then memory is dearer than the
 // processor's time, since the host is there for others. A dispatcher of many agents has much at all times.
 var (
-	Agent      = Saving{Floor: 16 << 20, Percent: 25, Much: 128 << 20}
-	Dispatcher = Saving{Floor: 64 << 20, Percent: 50, Much: 320 << 20}
+	Agent      = Saving{Floor: 16 << 20, Percent: 25}
+	Dispatcher = Saving{Floor: 64 << 20, Percent: 50}
 )
 
 // Start has the program collect garbage early, but not before there are Floor bytes of
@@ -35,83 +33,73 @@ var (
 // holds instead of what it would set. The function it returns ends the saving, and waits for
 // it.
 //
-// The floor is memory that is allocated and never touched, so that the system gives none: the
-// collector counts it as used. (https://github.com/golang/go/issues/23044 asks for a setting
-// of the runtime.) Without one a small program that is busy collects hundreds of times a
-// second; with 16 MiB direct calls take 0.7 of the processor's time.
-//
-// A program that holds much, as when many peers fill what there is room for, collects before there is
-// half as much garbage. A GOMEMLIMIT in the environment holds instead of that.
+// Without the floor a small program that is busy collects hundreds of times a second; with 16 MiB
+// direct calls take 0.7 of the processor's time. The runtime has no setting for it
+// (https://github.com/golang/go/issues/23044).
 func (s Saving) Start() (stop func()) {
-	var ballast []byte
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(s.Percent)
-		ballast = make([]byte, s.Floor*100/s.Percent)
+	f := &floor{Saving: s, ended: os.Getenv("GOGC") != ""}
+	if !f.ended {
+		f.before = debug.SetGCPercent(s.Percent)
 	}
-	l := &limiter{ballast: int64(len(ballast)), much: int64(s.Much), ended: s.Much == 0 || os.Getenv("GOMEMLIMIT") != ""}
-	l.setLimit()
+	f.setPercent()
 	ctx, cancel := context.WithCancel(context.Background())
-	r := releaser{read: newReader(len(ballast)), free: debug.FreeOSMemory}
+	r := releaser{read: newReader(), free: debug.FreeOSMemory}
 	var work sync.WaitGroup
-	work.Go(func() {
-		r.releaseLoop(ctx)
-		runtime.KeepAlive(ballast)
-	})
+	work.Go(func() { r.releaseLoop(ctx) })
 	return func() {
 		cancel()
 		work.Wait()
-		l.end()
+		f.end()
 	}
 }
 
-// limiter sets how much memory the runtime takes from the system before it collects all the time and gives back what
-// it can. Without one, what peers make a program hold becomes half as much again by garbage, and stays taken for a while.
-type limiter struct {
-	ballast, much int64
+// floor sets by how much what the program has in memory may grow: by the floor, while that is more than the percentage says.
+type floor struct {
+	Saving
+	before int // the percentage that was set
 
 	mu    sync.Mutex // guards what follows
 	ended bool
 }
 
-// setLimit sets what is much, or a quarter more than is in use, whichever is more: near the limit the runtime would do
-// nothing else than collect. It does so anew after each collection, in the runtime's goroutine for cleanups, until the limiter is ended.
-func (l *limiter) setLimit() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended {
+// setPercent sets it for what is in memory now, and anew after each collection, in the runtime's goroutine for cleanups, until
+// the floor is ended.
+func (f *floor) setPercent() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended {
 		return
 	}
-	used := readNeeded() - l.ballast
-	debug.SetMemoryLimit(l.ballast + max(l.much, used+used/4))
-	runtime.AddCleanup(&garbage{}, (*limiter).setLimit, l)
+	debug.SetGCPercent(max(f.Percent, f.Floor*100/readLive()))
+	runtime.AddCleanup(&garbage{}, (*floor).setPercent, f)
 }
 
-// end takes the limit away.
-func (l *limiter) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.ended {
-		debug.SetMemoryLimit(math.MaxInt64)
+// end sets the percentage that was set before, and leaves it alone.
+func (f *floor) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.ended {
+		debug.SetGCPercent(f.before)
 	}
-	l.ended = true
+	f.ended = true
 }
 
-// readNeeded returns how many bytes were in use after the last collection, on the heap and for all else, as stacks.
-func readNeeded() int64 {
+// leastLive is what the runtime takes a smaller heap for.
+const leastLive = 4 << 20
+
+// readLive returns how many bytes the percentage is of: what was left of the heap after the last collection, and what else that goes through.
+func readLive() int {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"},
-		{Name: "/memory/classes/total:bytes"},
-		{Name: "/memory/classes/heap/objects:bytes"},
-		{Name: "/memory/classes/heap/unused:bytes"},
-		{Name: "/memory/classes/heap/free:bytes"},
-		{Name: "/memory/classes/heap/released:bytes"},
+		{Name: "/gc/scan/stack:bytes"},
+		{Name: "/gc/scan/globals:bytes"},
 	}
 	metrics.Read(samples)
-	needed := samples[0].Value.Uint64() + samples[1].Value.Uint64()
-	for _, s := range samples[2:] {
-		needed -= s.Value.Uint64()
+	live := 0
+	for _, s := range samples {
+		live += int(s.Value.Uint64()) //nolint:gosec // it is memory that there is
 	}
-	return int64(needed) //nolint:gosec // it is memory that there is
+	return max(live, leastLive)
 }
 
 // garbage is what a collection finds. It is no part of a block with others, which would have to go as well.
@@ -161,8 +149,8 @@ func (r *releaser) releaseSpare() {
 	r.kept = r.last.held
 }
 
-// newReader returns what reads the usage of this process, but for its ballast.
-func newReader(ballast int) func() usage {
+// newReader returns what reads the usage of this process.
+func newReader() func() usage {
 	samples := []metrics.Sample{
 		{Name: "/gc/cycles/total:gc-cycles"},
 		{Name: "/memory/classes/heap/objects:bytes"},
@@ -175,7 +163,6 @@ func newReader(ballast int) func() usage {
 		for _, s := range samples[1:] {
 			u.held += s.Value.Uint64()
 		}
-		u.held -= uint64(ballast)
 		return u
 	}
 }

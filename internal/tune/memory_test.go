@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,7 +73,7 @@ func TestRun(t *testing.T) {
 // TestReader sees what is taken, collected and given back.
 func TestReader(t *testing.T) {
 	const size = 64 << 20
-	read := newReader(0)
+	read := newReader()
 	debug.FreeOSMemory() // what tests before have left would be given back meanwhile
 	before := read()
 	piece := make([]byte, size)
@@ -105,8 +106,7 @@ func TestSaving(t *testing.T) {
 	}
 }
 
-// TestFloor checks that a small program does not collect before there is as much garbage as
-// the floor says, and that what is there to reach it is not taken for memory in use.
+// TestFloor checks that a small program does not collect before there is as much garbage as the floor says.
 func TestFloor(t *testing.T) {
 	t.Setenv("GOGC", "")
 	const percent = 50
@@ -115,11 +115,8 @@ func TestFloor(t *testing.T) {
 	collections := func(floor int) uint64 {
 		debug.FreeOSMemory()
 		defer Saving{Floor: floor, Percent: percent}.Start()()
-		read := newReader(floor * 100 / percent)
+		read := newReader()
 		before := read()
-		if before.held > 32<<20 {
-			t.Errorf("%d bytes are held at the beginning", before.held)
-		}
 		for range garbage >> 10 {
 			kept = make([]byte, 1<<10)
 		}
@@ -130,47 +127,45 @@ func TestFloor(t *testing.T) {
 	}
 }
 
-// kept keeps what it holds out of the stack.
-var kept []byte
-
-// TestLimit: what peers made a program hold became half as much again by garbage. A program that holds much collects earlier; the more it
-// needs the more it may take, so that it never does nothing else; and the limit ends with the saving.
-func TestLimit(t *testing.T) {
+// TestFloorOfMuch: the floor came on top of what the percentage allows. A program that holds much has nothing of it, one that holds
+// little again has it again, and none has it when the saving is over.
+func TestFloorOfMuch(t *testing.T) {
 	t.Setenv("GOGC", "")
-	t.Setenv("GOMEMLIMIT", "")
-	limit := func() int64 { return debug.SetMemoryLimit(-1) }
+	const percent = 50
+	defer debug.SetGCPercent(debug.SetGCPercent(percent))
+	const floor = 32 << 20
 	kept = nil
 	runtime.GC()
-	before := limit()
-	const much = 64 << 20
-	stop := Saving{Percent: 50, Much: much}.Start()
-	if got := limit(); got < much || got > 2*much {
-		t.Errorf("the limit is %d, much is %d", got, much)
-	}
-	kept = make([]byte, 4*much)
-	awaitLimit(t, func(got int64) bool { return got > 5*much && got < 8*much })
+	stop := Saving{Floor: floor, Percent: percent}.Start()
+	awaitPercent(t, func(got int) bool { return got > 2*percent })
+	kept = make([]byte, 4*floor)
+	awaitPercent(t, func(got int) bool { return got == percent })
 	kept = nil
-	awaitLimit(t, func(got int64) bool { return got < 2*much })
+	awaitPercent(t, func(got int) bool { return got > 2*percent })
 	stop()
 	runtime.GC()
-	if got := limit(); got != before {
-		t.Errorf("when all is over the limit is %d, before it was %d", got, before)
-	}
-	t.Setenv("GOMEMLIMIT", "1GiB")
-	defer Saving{Percent: 50, Much: much}.Start()()
-	if got := limit(); got != before {
-		t.Errorf("the limit of the environment is taken for none: %d", got)
+	if got := readPercent(); got != percent {
+		t.Errorf("when all is over the heap may grow by %d %%, want %d", got, percent)
 	}
 }
 
-// awaitLimit collects until the limit is as it should be: it is set by a goroutine of the runtime's.
-func awaitLimit(t *testing.T, isGood func(int64) bool) {
+// awaitPercent collects until the heap may grow as it should: that is set by a goroutine of the runtime's.
+func awaitPercent(t *testing.T, isGood func(int) bool) {
 	t.Helper()
 	for range 1000 {
 		runtime.GC()
-		if isGood(debug.SetMemoryLimit(-1)) {
+		if isGood(readPercent()) {
 			return
 		}
 	}
-	t.Errorf("the limit stays at %d", debug.SetMemoryLimit(-1))
+	t.Errorf("the heap may still grow by %d %%", readPercent())
 }
+
+func readPercent() int {
+	sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	metrics.Read(sample)
+	return int(sample[0].Value.Uint64())
+}
+
+// kept keeps what it holds out of the stack.
+var kept []byte

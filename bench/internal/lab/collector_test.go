@@ -19,8 +19,8 @@ func TestCollector(t *testing.T) {
 		AsItComes: {Percent: mine}, AsAgent: tune.Agent, AsDispatcher: tune.Dispatcher,
 	} {
 		undo := c.Set()
-		if got := debug.SetGCPercent(mine); got != want.Percent {
-			t.Errorf("%s: the heap may grow by %d %%, want %d", c, got, want.Percent)
+		if got := debug.SetGCPercent(mine); got < want.Percent || c == AsItComes && got != mine {
+			t.Errorf("%s: the heap may grow by %d %%, want %d, or more while it is small", c, got, want.Percent)
 		}
 		undo()
 		if floor := fmt.Sprintf("GOGC=%d and %d MiB", want.Percent, want.Floor>>20); c != AsItComes && !strings.Contains(c.String(), floor) {
