@@ -134,13 +134,12 @@ func TestFloorOfMuch(t *testing.T) {
 	const percent = 50
 	defer debug.SetGCPercent(debug.SetGCPercent(percent))
 	const floor = 32 << 20
-	kept = nil
 	runtime.GC()
 	stop := Saving{Floor: floor, Percent: percent}.Start()
 	awaitPercent(t, func(got int) bool { return got > 2*percent })
-	kept = make([]byte, 4*floor)
+	much := make([]byte, 4*floor)
 	awaitPercent(t, func(got int) bool { return got == percent })
-	kept = nil
+	runtime.KeepAlive(much)
 	awaitPercent(t, func(got int) bool { return got > 2*percent })
 	stop()
 	runtime.GC()

@@ -16,6 +16,8 @@ import (
 func (s *stage) clearDocuments(t *testing.T) {
 	t.Helper()
 	c := s.caller
+	_, err := c.Schedules().Apply(t.Context(), "liar", nil, harp.ApplyOptions{Prune: true})
+	must(t, err)
 	clearAll(t, c.Schedules().List, func(v harp.ScheduleStatus) string { return v.Name }, c.Schedules().Delete)
 	clearAll(t, c.Notifications().List, func(v harp.NotificationStatus) string { return v.Name }, c.Notifications().Delete)
 	clearAll(t, c.Maintenance().List, func(v harp.WindowStatus) string { return v.Name }, c.Maintenance().Delete)
@@ -50,6 +52,7 @@ func clearAll[T any](t *testing.T, list func(context.Context) iter.Seq2[T, error
 	t.Helper()
 	for {
 		deleted, left := 0, 0
+		var why error
 		for v, err := range list(t.Context()) {
 			must(t, err)
 			if !strings.HasPrefix(name(v), "lie") {
@@ -59,7 +62,7 @@ func clearAll[T any](t *testing.T, list func(context.Context) iter.Seq2[T, error
 			case err == nil:
 				deleted++
 			case errors.Is(err, harp.ErrConflict):
-				left++
+				left, why = left+1, err
 			default:
 				must(t, err)
 			}
@@ -68,7 +71,7 @@ func clearAll[T any](t *testing.T, list func(context.Context) iter.Seq2[T, error
 			return
 		}
 		if deleted == 0 {
-			t.Fatalf("%d documents of liars cannot be deleted", left)
+			t.Fatalf("%d documents of liars cannot be deleted, one of them as %v", left, why)
 		}
 	}
 }
