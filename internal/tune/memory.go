@@ -4,6 +4,7 @@ package tune
 
 import (
 	"context"
+	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -19,29 +20,30 @@ const lookEvery = 10 * time.Second
 type Saving struct {
 	Floor   int // bytes of garbage that it lets come together before it collects, at least
 	Percent int // by how much what it has in memory may grow before that, as of the variable GOGC
+	Much    int // bytes that it takes from the system from which on it gives back at once what it does not use; 0: it never does
 }
 
 // An agent has little in memory, unless those that connect to it fill what there is room for: then memory is dearer than the
 // processor's time, since the host is there for others. A dispatcher of many agents has much at all times.
 var (
-	Agent      = Saving{Floor: 16 << 20, Percent: 25}
-	Dispatcher = Saving{Floor: 64 << 20, Percent: 50}
+	Agent      = Saving{Floor: 16 << 20, Percent: 25, Much: 128 << 20}
+	Dispatcher = Saving{Floor: 64 << 20, Percent: 50, Much: 320 << 20}
 )
 
 // Start has the program collect garbage early, but not before there are Floor bytes of
 // it, and give back what a busy time needed when that is over. A GOGC in the environment
-// holds instead of what it would set. The function it returns ends the saving, and waits for
+// holds instead of what it would set, and a GOMEMLIMIT instead of Much. The function it returns ends the saving, and waits for
 // it.
 //
 // Without the floor a small program that is busy collects hundreds of times a second; with 16 MiB
 // direct calls take 0.7 of the processor's time. The runtime has no setting for it
 // (https://github.com/golang/go/issues/23044).
 func (s Saving) Start() (stop func()) {
-	f := &floor{Saving: s, ended: os.Getenv("GOGC") != ""}
-	if !f.ended {
-		f.before = debug.SetGCPercent(s.Percent)
+	c := &collector{Saving: s, percent: os.Getenv("GOGC") == "", limit: s.Much > 0 && os.Getenv("GOMEMLIMIT") == ""}
+	if c.percent {
+		c.before = debug.SetGCPercent(s.Percent)
 	}
-	f.setPercent()
+	c.adjust()
 	ctx, cancel := context.WithCancel(context.Background())
 	r := releaser{read: newReader(), free: debug.FreeOSMemory}
 	var work sync.WaitGroup
@@ -49,57 +51,77 @@ func (s Saving) Start() (stop func()) {
 	return func() {
 		cancel()
 		work.Wait()
-		f.end()
+		c.end()
 	}
 }
 
-// floor sets by how much what the program has in memory may grow: by the floor, while that is more than the percentage says.
-type floor struct {
+// collector says when the runtime collects, by what is in memory.
+type collector struct {
 	Saving
-	before int // the percentage that was set
+	before int // the percentage that was set before
 
-	mu    sync.Mutex // guards what follows
-	ended bool
+	mu             sync.Mutex // guards what follows
+	percent, limit bool       // whether it sets them
 }
 
-// setPercent sets it for what is in memory now, and anew after each collection, in the runtime's goroutine for cleanups, until
-// the floor is ended.
-func (f *floor) setPercent() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.ended {
+// adjust sets the percentage and the limit for what was left by the last collection, and anew after each, in the runtime's goroutine
+// for cleanups, until the collector is ended. The heap may grow by the floor, while that is more than Percent of it. The limit is half
+// as much again as is in use, or Much if that is more: what was free and not given back came on top of the garbage. With less than
+// half a dispatcher of thousands of agents collects nearly all the time.
+func (c *collector) adjust() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.percent && !c.limit {
 		return
 	}
-	debug.SetGCPercent(max(f.Percent, f.Floor*100/readLive()))
-	runtime.AddCleanup(&garbage{}, (*floor).setPercent, f)
+	live, used := readUse()
+	if c.percent {
+		debug.SetGCPercent(max(c.Percent, c.Floor*100/live))
+	}
+	if c.limit {
+		debug.SetMemoryLimit(int64(max(c.Much, used+used/2)))
+	}
+	runtime.AddCleanup(&garbage{}, (*collector).adjust, c)
 }
 
-// end sets the percentage that was set before, and leaves it alone.
-func (f *floor) end() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.ended {
-		debug.SetGCPercent(f.before)
+// end sets what was set before, and leaves it alone.
+func (c *collector) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.percent {
+		debug.SetGCPercent(c.before)
 	}
-	f.ended = true
+	if c.limit {
+		debug.SetMemoryLimit(math.MaxInt64)
+	}
+	c.percent, c.limit = false, false
 }
 
 // leastLive is what the runtime takes a smaller heap for.
 const leastLive = 4 << 20
 
-// readLive returns how many bytes the percentage is of: what was left of the heap after the last collection, and what else that goes through.
-func readLive() int {
+// readUse returns how many bytes were left by the last collection: of what the percentage is of, the heap and what else is gone
+// through, and of all.
+func readUse() (live, used int) {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"},
 		{Name: "/gc/scan/stack:bytes"},
 		{Name: "/gc/scan/globals:bytes"},
+		{Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/memory/classes/heap/unused:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"},
 	}
 	metrics.Read(samples)
-	live := 0
-	for _, s := range samples {
-		live += int(s.Value.Uint64()) //nolint:gosec // it is memory that there is
+	sum := func(some []metrics.Sample) (n int) {
+		for _, s := range some {
+			n += int(s.Value.Uint64()) //nolint:gosec // it is memory that there is
+		}
+		return n
 	}
-	return max(live, leastLive)
+	live, used = sum(samples[:3]), sum(samples[:1])+sum(samples[3:4])-sum(samples[4:])
+	return max(live, leastLive), used
 }
 
 // garbage is what a collection finds. It is no part of a block with others, which would have to go as well.

@@ -136,11 +136,11 @@ func TestFloorOfMuch(t *testing.T) {
 	const floor = 32 << 20
 	runtime.GC()
 	stop := Saving{Floor: floor, Percent: percent}.Start()
-	awaitPercent(t, func(got int) bool { return got > 2*percent })
+	await(t, readPercent, func(got int) bool { return got > 2*percent })
 	much := make([]byte, 4*floor)
-	awaitPercent(t, func(got int) bool { return got == percent })
+	await(t, readPercent, func(got int) bool { return got == percent })
 	runtime.KeepAlive(much)
-	awaitPercent(t, func(got int) bool { return got > 2*percent })
+	await(t, readPercent, func(got int) bool { return got > 2*percent })
 	stop()
 	runtime.GC()
 	if got := readPercent(); got != percent {
@@ -148,16 +148,45 @@ func TestFloorOfMuch(t *testing.T) {
 	}
 }
 
-// awaitPercent collects until the heap may grow as it should: that is set by a goroutine of the runtime's.
-func awaitPercent(t *testing.T, isGood func(int) bool) {
+// TestLimit: what peers made a program hold became more than half as much again by garbage and by what was free and not given back.
+// The more a program needs the more it may take, so that it never does nothing else than collect; and the limit ends with the saving.
+func TestLimit(t *testing.T) {
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
+	limit := func() int { return int(debug.SetMemoryLimit(-1)) }
+	runtime.GC()
+	before := limit()
+	const much = 64 << 20
+	stop := Saving{Percent: 50, Much: much}.Start()
+	if got := limit(); got < much || got > 2*much {
+		t.Errorf("the limit is %d, much is %d", got, much)
+	}
+	held := make([]byte, 4*much)
+	await(t, limit, func(got int) bool { return got > 6*much && got < 9*much })
+	runtime.KeepAlive(held)
+	await(t, limit, func(got int) bool { return got < 2*much })
+	stop()
+	runtime.GC()
+	if got := limit(); got != before {
+		t.Errorf("when all is over the limit is %d, before it was %d", got, before)
+	}
+	t.Setenv("GOMEMLIMIT", "1GiB")
+	defer Saving{Percent: 50, Much: much}.Start()()
+	if got := limit(); got != before {
+		t.Errorf("the limit of the environment is taken for none: %d", got)
+	}
+}
+
+// await collects until what is set is as it should be: that is set by a goroutine of the runtime's.
+func await(t *testing.T, read func() int, isGood func(int) bool) {
 	t.Helper()
 	for range 1000 {
 		runtime.GC()
-		if isGood(readPercent()) {
+		if isGood(read()) {
 			return
 		}
 	}
-	t.Errorf("the heap may still grow by %d %%", readPercent())
+	t.Errorf("it stays at %d", read())
 }
 
 func readPercent() int {
