@@ -12,7 +12,7 @@ import (
 	"github.com/harpcaller/harp"
 )
 
-// clearDocuments deletes what liars have put, and ends their batches.
+// clearDocuments deletes what liars have put, and ends their batches and the pauses of their queues.
 func (s *stage) clearDocuments(t *testing.T) {
 	t.Helper()
 	c := s.caller
@@ -27,6 +27,12 @@ func (s *stage) clearDocuments(t *testing.T) {
 	for _, r := range rules {
 		if strings.HasPrefix(r.Name, "lie") {
 			must(t, c.Retention().Delete(t.Context(), r.Name))
+		}
+	}
+	for q, err := range c.Queues().List(t.Context()) {
+		must(t, err)
+		if q.Paused { // remembered for as long as it is
+			must(t, c.Queues().Unpause(t.Context(), q.Name))
 		}
 	}
 	drifts := map[string]bool{}
