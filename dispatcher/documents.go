@@ -42,8 +42,8 @@ func newOwnDocuments() ownDocuments {
 	return ownDocuments{replacing: make(chan struct{}, 1), changed: make(chan struct{}, 1), refused: map[string]refusedDocuments{}}
 }
 
-// note notes what became of documents, and reports whether they were refused, and for another reason than they were.
-func (o *ownDocuments) note(managedBy string, read readDocuments, wait time.Duration, err error) (isOther bool) {
+// noteOutcome notes what became of documents, and reports whether they were refused, and for another reason than they were.
+func (o *ownDocuments) noteOutcome(managedBy string, read readDocuments, wait time.Duration, err error) (isOther bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	defer wake.Signal(o.changed)
@@ -56,17 +56,17 @@ func (o *ownDocuments) note(managedBy string, read readDocuments, wait time.Dura
 	return !was || before.err.Error() != err.Error()
 }
 
-// problem is why documents were refused; nil: none are.
-func (o *ownDocuments) problem() error {
-	_, of, refused := o.next()
+// refusal is why documents were refused; nil: none are.
+func (o *ownDocuments) refusal() error {
+	_, of, refused := o.nextRetry()
 	if !refused {
 		return nil
 	}
 	return fmt.Errorf("%w; tried again in %v", of.err, max(time.Until(of.at), 0).Round(time.Second))
 }
 
-// next are the documents that are applied again first.
-func (o *ownDocuments) next() (managedBy string, of refusedDocuments, found bool) {
+// nextRetry are the documents that are applied again first.
+func (o *ownDocuments) nextRetry() (managedBy string, of refusedDocuments, found bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for name, one := range o.refused {
@@ -79,9 +79,11 @@ func (o *ownDocuments) next() (managedBy string, of refusedDocuments, found bool
 
 // ReplaceDocuments applies the documents that read returns for managedBy, and deletes what was applied for it before and is in none
 // any more. When they are refused, all stays as it was, and an event, EventDocumentsRefused, and [Dispatcher.Health] say so until they
-// are not; the dispatcher reads and applies them again by itself, after 10 seconds at first and each 5 minutes at last, until they are applied or
-// ReplaceDocuments is called again. ctx bounds this time only: when it ends before they are applied or refused, they are neither. explain, which read returns too, is asked where an error about one of the documents is; nil: nobody knows. Errors: read's,
-// explain's, those of [harp.Schedules.Apply].
+// are not; the dispatcher reads and applies them again by itself, after 10 seconds at first and each 5 minutes at last, until they are
+// applied or ReplaceDocuments is called again. ctx bounds this time only: when it ends before they are applied or refused, they are
+// neither. explain, which read returns too, is asked where an error about one of the documents is; nil: nobody knows.
+//
+// Errors: read's, explain's, those of [harp.Schedules.Apply].
 func (d *Dispatcher) ReplaceDocuments(ctx context.Context, managedBy string, read func() (documents []harp.Document, explain func(error) error, err error)) (harp.Applied, error) {
 	done, _, err := d.replaceDocuments(ctx, managedBy, read, documentRetry)
 	if err != nil && ctx.Err() == nil {
@@ -108,7 +110,7 @@ func (d *Dispatcher) replaceDocuments(ctx context.Context, managedBy string, rea
 	if ctx.Err() != nil {
 		return done, false, err
 	}
-	return done, d.documents.note(managedBy, read, wait, err), err
+	return done, d.documents.noteOutcome(managedBy, read, wait, err), err
 }
 
 // documentsLoop applies documents again that were refused.
@@ -116,7 +118,7 @@ func (d *Dispatcher) documentsLoop() {
 	timer := time.NewTimer(longestDocumentRetry)
 	defer timer.Stop()
 	for {
-		managedBy, of, found := d.documents.next()
+		managedBy, of, found := d.documents.nextRetry()
 		if timer.Stop(); found {
 			timer.Reset(time.Until(of.at))
 		}

@@ -21,7 +21,7 @@ func (d *Dispatcher) Health(ctx context.Context) Health {
 		"registry":      d.registry.lastError(),
 		"clock":         d.clock.suspicion(),
 		"schedules":     d.schedules.problem(d.now()),
-		"documents":     d.documents.problem(),
+		"documents":     d.documents.refusal(),
 		"windows":       errors.Join(d.windows.problem(), d.windows.staleProblem(), d.hosts.labelProblem()),
 		"notifications": d.notifications.problem(),
 		"retention":     d.retentionProblem(ctx),

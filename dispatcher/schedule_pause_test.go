@@ -13,7 +13,7 @@ import (
 )
 
 // TestThePauseOfAScheduleEndedWithoutAWord: that a pause has ended by itself is an event, told once by whichever dispatcher is there, without
-// who has ended it, and before what fires then.
+// the name of anybody who ended it, and before what fires then.
 func TestThePauseOfAScheduleEndedWithoutAWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, begin := memory.NewDisk(), time.Now()

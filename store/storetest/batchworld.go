@@ -270,7 +270,7 @@ func (w *world) failure(j *store.Job) store.Change {
 	return c
 }
 
-// advanceAll is advance that notes who is asked to stop.
+// advanceAll is advance that notes which jobs are asked to stop.
 func (w *world) advanceAll() (all store.Advanced) {
 	w.Helper()
 	for {
