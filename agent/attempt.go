@@ -11,9 +11,9 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/life"
-	"github.com/harpcaller/harp/internal/wire"
-
 	"github.com/harpcaller/harp/internal/text"
+	"github.com/harpcaller/harp/internal/wake"
+	"github.com/harpcaller/harp/internal/wire"
 )
 
 // attempt runs one execution of a procedure. How far that is, and what follows from what
@@ -136,7 +136,10 @@ func (at *attempt) countLocked() {
 // doLocked does what an event asks for and nothing comes of.
 func (at *attempt) doLocked(f *life.Effect) {
 	if f.Ack > 0 {
-		at.spool.ack(f.Ack, at.life.Failed())
+		at.spool.ack(f.Ack)
+	}
+	if f.Retry {
+		wake.Signal(at.spool.wake)
 	}
 	if f.Stop != nil && at.cancel != nil {
 		at.cancel(causeOf(f.Stop.Cause, time.Duration(f.Stop.Limit)))

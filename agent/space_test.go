@@ -3,12 +3,15 @@ package agent_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 )
 
@@ -263,4 +266,81 @@ func TestForgottenForAnotherStoreIsNotStartedAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAcknowledgementsAreLostWithAFullDisk checks that an attempt whose acknowledgements were not synced, since the disk
+// was full, is tried again now and then, not all the time, and hands over its records before its end once there is room:
+// what the dispatcher has makes room for them.
+func TestAcknowledgementsAreLostWithAFullDisk(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		more, end := make(chan struct{}), make(chan struct{})
+		m := &machine{t: t, p: p, d: listen(t, p), disk: journal.NewMemory(), limits: agent.Limits{MaxJobSpool: 10_000}}
+		m.offers = func(a *agent.Agent) {
+			agent.HandleStream(a, harp.NewStreamProc[none, string, int]("fill"), func(_ context.Context, _ none, emit func(string) error) (int, error) {
+				for _, goOn := range []chan struct{}{more, end} {
+					for range 8 {
+						if err := emit(strings.Repeat("x", 1000)); err != nil {
+							return 0, err
+						}
+					}
+					<-goOn
+				}
+				return 0, nil
+			})
+		}
+		ill := newAiling(m.disk.Mount())
+		ill.anyway = true
+		disk := &countingDisk{FS: ill, heal: ill.heal}
+		m.start(disk)
+		x := m.peer.call("fill", nil).accepted()
+		for next := int64(0); next < 8; {
+			r := expect[wire.Records](x, wire.TypeRecords)
+			next = r.First + int64(len(r.Records))
+		}
+		time.Sleep(time.Second) // they are on the disk
+		ill.fail(syscall.ENOSPC)
+		x.ack(8)
+		synctest.Wait()
+		close(more)
+		for next := int64(8); next < 16; {
+			r := expect[wire.Records](x, wire.TypeRecords)
+			next = r.First + int64(len(r.Records))
+		}
+		close(end)
+		before := disk.writes.Load()
+		time.Sleep(10 * time.Second)
+		if n := disk.writes.Load() - before; n < 2 || n > 30 {
+			t.Errorf("written %d times in 10 s", n)
+		}
+		ill.heal()
+		time.Sleep(10 * time.Second)
+		m.crash()
+		if end, records := m.peer.resume(x.id, 8).endedFrom(8); end.Failure != nil || len(records) != 8 || records[0].Truncated > 0 {
+			t.Errorf("END %+v after %d records", end, len(records))
+		}
+	})
+}
+
+// countingDisk counts what is written, and heals when that is far too much.
+type countingDisk struct {
+	journal.FS
+	writes atomic.Int64
+	heal   func()
+}
+
+func (d *countingDisk) Create(name string) (journal.File, error) {
+	f, err := d.FS.Create(name)
+	return countingFile{f, d}, err
+}
+
+type countingFile struct {
+	journal.File
+	of *countingDisk
+}
+
+func (f countingFile) Write(p []byte) (int, error) {
+	if f.of.writes.Add(1) > 10_000 {
+		f.of.heal()
+	}
+	return f.File.Write(p)
 }

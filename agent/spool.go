@@ -7,11 +7,8 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/agent/journal"
-	"github.com/harpcaller/harp/internal/wire"
-
-	"github.com/harpcaller/harp/internal/wake"
-
 	"github.com/harpcaller/harp/internal/text"
+	"github.com/harpcaller/harp/internal/wire"
 )
 
 // retryJournal is the pause before what could not be journalled is tried again.
@@ -49,17 +46,13 @@ func (s *spool) note(c *journal.Commit, to life.Progress) {
 }
 
 // ack tells the journal that the records before next are kept elsewhere. That it does not take
-// this does no harm. failed is why something was not journalled, for which there may be
-// room now.
-func (s *spool) ack(next int64, failed error) {
+// this does no harm.
+func (s *spool) ack(next int64) {
 	if s.journal == nil {
 		return
 	}
 	if j := s.handle.current(); j != nil {
 		_ = j.Ack(s.key, next)
-	}
-	if failed != nil {
-		wake.Signal(s.wake)
 	}
 }
 

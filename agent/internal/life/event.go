@@ -72,6 +72,7 @@ type Effect struct {
 	Put   Put            // Offer, OfferAt, and what follows from them: what became of the record
 	Write Write          // hand this to the journal, and say Taken or NotTaken
 	Ack   int64          // tell the journal that the records before it are kept elsewhere
+	Retry bool           // there may be room now in the journal for what it had none for
 	Run   bool           // run the procedure
 	Stop  *wire.Stopping // end the procedure's context
 	Late  bool           // say StopLate after a while

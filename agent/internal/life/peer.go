@@ -90,8 +90,7 @@ func (a *Attempt) attach(e *Event, f *Effect) {
 	}
 	a.outbox.back(from)
 	a.audience, a.peer = attached, e.Peer
-	a.outbox.ack(from)
-	a.ackSpool(f)
+	a.ackRecords(from, f)
 	if e.Size > 0 {
 		a.outbox.window = windowOf(e.Size)
 	}
@@ -109,8 +108,7 @@ func (a *Attempt) ack(e *Event, f *Effect) {
 		return
 	}
 	if a.peer == p {
-		a.outbox.ack(e.Next)
-		a.ackSpool(f)
+		a.ackRecords(e.Next, f)
 		p.flight.ack(a.outbox.acked)
 		p.next = max(p.next, a.outbox.acked)
 		if e.Size > 0 {
@@ -128,8 +126,7 @@ func (a *Attempt) ack(e *Event, f *Effect) {
 // interrupted; its records make room, and those to come are dropped.
 func (a *Attempt) abandon(f *Effect) {
 	a.audience, a.peer = nobody, nil
-	a.outbox.ack(a.outbox.next())
-	a.ackSpool(f)
+	a.ackRecords(a.outbox.next(), f)
 	a.applyStop(f)
 	f.Room = true
 	if a.HasEnded() {

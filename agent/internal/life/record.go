@@ -15,8 +15,7 @@ func (a *Attempt) record(e *Event, f *Effect) {
 	case OfferAt:
 		a.offerAt(e, f)
 	case SkipTo:
-		a.outbox.ack(e.Next)
-		a.ackSpool(f)
+		a.ackRecords(e.Next, f)
 		f.Room = true
 	case Deafen:
 		a.deaf, f.Room = true, true

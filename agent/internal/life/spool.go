@@ -56,9 +56,11 @@ func (a *Attempt) journal(e *Event, f *Effect) {
 	f.Leave = f.Write.Kind == 0 && a.isReleasable()
 }
 
-// handAnew is hand also where the last thing could not be journalled.
+// handAnew is hand also where the last thing could not be journalled. With that the journal may have lost
+// which records are kept elsewhere, and what is not takes their room.
 func (a *Attempt) handAnew(f *Effect) {
 	a.spool.failed = nil
+	a.ackSpool(f)
 	a.hand(f)
 }
 
@@ -181,6 +183,7 @@ func (a *Attempt) reopened(e *Event, f *Effect) {
 		return
 	}
 	s.handed, s.synced = e.To, e.To
+	a.ackSpool(f)
 	if s.synced.Stop { // of whose commit nobody may hear any more
 		a.applyStop(f)
 	}
@@ -205,6 +208,14 @@ func (a *Attempt) trim() {
 	if s.synced.End && told {
 		a.end = nil
 	}
+}
+
+// ackRecords notes that the records before next are kept elsewhere.
+func (a *Attempt) ackRecords(next int64, f *Effect) {
+	before := a.outbox.acked
+	a.outbox.ack(next)
+	a.ackSpool(f)
+	f.Retry = a.spool.failed != nil && a.outbox.acked > before
 }
 
 // ackSpool tells the journal which records are kept elsewhere.
