@@ -26,12 +26,12 @@ SLOW := $(addprefix ./,store/badger internal/faults internal/faults/hostile stor
 
 .PHONY: test
 test: ## run all tests
-	$(GO) test -timeout 30m $(SLOW) ./...
+	$(GO) test -timeout 20m $(SLOW) ./...
 
 # Each package on one CPU: see docs/decisions/0035.
 .PHONY: race
 race: ## run the tests with the race detector, but for those that would only tell it what others do; needs a C compiler
-	$(GO) test -race -cpu 1 -timeout 30m $(SLOW) ./...
+	$(GO) test -race -cpu 1 -timeout 20m $(SLOW) ./...
 
 .PHONY: memory
 memory: ## measure the memory of supervisors once more, as position independent programs
