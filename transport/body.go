@@ -37,6 +37,7 @@ type bodyReceiver struct {
 	Stream
 	announced []*lateBody // in order
 	reading   bool        // readBodies runs
+	kept      int64       // bytes of the budget for what yamux keeps until the next body
 }
 
 // lateBody is a body that was announced by its frame.
@@ -351,9 +352,25 @@ func (b *bodies) readBodies(from *bodyReceiver) {
 			b.session.readFailed(err)
 			return
 		}
-		late.from.Shrink() // what yamux needed for it
+		b.keepBuffer(late)
 		b.noteCome(late)
 		b.arrived(late, body)
+	}
+}
+
+// keepBuffer leaves with yamux what it needed for a body, for the next one of the stream, if the budget has room for
+// that: of many that follow each other it would make a third of all garbage.
+func (b *bodies) keepBuffer(late *lateBody) {
+	from, all := late.from, &b.session.budget.budget.kept
+	b.mu.Lock()
+	more := 2*int64(min(late.size, mainWindow)) - from.kept // it doubles
+	keeps := more <= 0 || all.tryTake(more, nil)
+	if keeps && more > 0 {
+		from.kept += more
+	}
+	b.mu.Unlock()
+	if !keeps {
+		from.Shrink()
 	}
 }
 
@@ -467,12 +484,21 @@ func (b *bodies) taken(late *lateBody) {
 
 // shrink gives back what the streams of the peer need while nothing comes on them.
 func (b *bodies) shrink() {
-	b.mu.Lock()
-	streams := slices.Collect(maps.Values(b.streams))
-	b.mu.Unlock()
-	for _, st := range streams {
+	for _, st := range b.giveKept() {
 		st.Shrink() // waits while yamux reads on it, which may be as long as the connection lasts
 	}
+}
+
+// giveKept gives back what was paid for what yamux keeps, and returns the streams of the peer.
+func (b *bodies) giveKept() []*bodyReceiver {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	streams := slices.Collect(maps.Values(b.streams))
+	for _, st := range streams {
+		b.session.budget.budget.kept.give(st.kept, nil)
+		st.kept = 0
+	}
+	return streams
 }
 
 // stopWaiting ends every wait for room. What has come is still read.

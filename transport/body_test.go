@@ -34,6 +34,53 @@ func TestLongBodies(t *testing.T) {
 	})
 }
 
+// TestBuffersAreKeptBetweenBodies: what yamux needed for a body is kept for the next one, of all sessions no more than
+// the budget has, and given back at the next heartbeat, and with the session.
+func TestBuffersAreKeptBetweenBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := virtual, transport.NewBudget()
+		o := transport.Options{Budget: b, MaxFrame: func(transport.Type) int { return transport.MaxFrame }}
+		var all []ends
+		send := func(n int) {
+			e := w.connect(t, transport.Options{MaxFrame: o.MaxFrame}, o)
+			e.serve(t, echo)
+			all = append(all, e)
+			x, err := e.opener.Exchange()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer x.Release()
+			if err := x.Send(1, true, bin(n)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := x.Receive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		send(100_000)
+		if n := transport.KeptBuffers(b); n < 200_000 || n > 201_000 {
+			t.Errorf("%d bytes are kept", n)
+		}
+		all[0].acceptor.Beat(10 * time.Second)
+		all[0].opener.Beat(10 * time.Second)
+		time.Sleep(time.Minute)
+		if n := transport.KeptBuffers(b); n != 0 {
+			t.Errorf("%d bytes are kept of a session that rests", n)
+		}
+		for range 10 {
+			send(1 << 20)
+		}
+		if n := transport.KeptBuffers(b); n < transport.MaxKept/2 || n > transport.MaxKept {
+			t.Errorf("%d bytes are kept of all", n)
+		}
+		for _, e := range all {
+			e.opener.Close(nil)
+			<-e.acceptor.Done()
+		}
+		wantNothingHeld(t, b)
+	})
+}
+
 // talk sends bodies of several lengths and receives them.
 func talk(ctx context.Context, s *transport.Session, i int) error {
 	x, err := s.Exchange()

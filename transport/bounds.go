@@ -88,6 +88,10 @@ const (
 	// them need no round trip, and a peer without leave can send no more.
 	maxAhead = 256 << 10
 
+	// maxKept is how many bytes yamux may keep of all streams between their long bodies, until the next heartbeat:
+	// what others need is made anew for each body.
+	maxKept = 8 << 20
+
 	// maxQueued is how many bytes of frames are queued to be written before senders wait, and
 	// maxControlQueued those of the control exchange, which go before answers. What cannot wait,
 	// as that an exchange is given up, ends the session at maxUnread: its peer sends and does
@@ -121,6 +125,7 @@ func (b *Budget) Use() []Use {
 		{exchangesOfAll, b.open.used.Load()},
 		{bodiesOfAll, b.bodies.used.Load()},
 		{framesOfAll, b.frames.used.Load()},
+		{keptOfAll, b.kept.used.Load()},
 	}
 }
 
@@ -130,6 +135,7 @@ const (
 	exchangesOfAll = "exchanges of all peers"
 	bodiesOfAll    = "bodies of all peers"
 	framesOfAll    = "frames of all peers"
+	keptOfAll      = "kept between bodies of all peers"
 )
 
 // Bounds returns the bounds on what peers can make this side hold, of every [Budget] and every
@@ -158,6 +164,7 @@ func Bounds() []Bound {
 		{"bodies of an exchange", maxExchangeBodies, bytes, "long ones that were read and not taken"},
 		{"bodies that come", maxComing, bytes, "long bodies of a session that were let in and have not come: over a slow line they keep room for long"},
 		{"bodies ahead", maxAhead, bytes, "what a session may send of long bodies before they are let in, to save round trips"},
+		{keptOfAll, maxKept, bytes, "buffers of streams between two bodies, until a heartbeat"},
 		{"frames of a session", maxWaiting, bytes, "frames that were read and not taken"},
 		{"window of a stream", mainWindow, bytes, "sent ahead of what is read: 10 MB/s over a line of 100 ms"},
 		{"streams of a side", maxBodyStreams, "streams", "long bodies on their way at a time"},

@@ -16,6 +16,7 @@ import (
 // Its methods are safe for concurrent use.
 type Budget struct {
 	bodies, frames, answers, open pool
+	kept                          pool // by yamux, between bodies
 
 	mu    sync.Mutex // guards peers
 	peers map[Identity]*peerBudget
@@ -25,6 +26,7 @@ type Budget struct {
 func NewBudget() *Budget {
 	b := &Budget{peers: make(map[Identity]*peerBudget)}
 	b.bodies.most, b.frames.most, b.answers.most, b.open.most = maxReceivedBodies, maxReceivedFrames, maxAnswers, maxOpen
+	b.kept.most = maxKept
 	return b
 }
 

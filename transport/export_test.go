@@ -90,6 +90,12 @@ func Held(b *Budget) (bodies, frames, answers, open int64) {
 	return b.bodies.used.Load(), b.frames.used.Load(), b.answers.used.Load(), b.open.used.Load()
 }
 
+// KeptBuffers returns how much of a budget is in use for what yamux keeps between bodies.
+func KeptBuffers(b *Budget) int64 { return b.kept.used.Load() }
+
+// MaxKept is how much of that there may be.
+const MaxKept = maxKept
+
 // Known returns of how many identities a budget knows something.
 func Known(b *Budget) int {
 	b.mu.Lock()

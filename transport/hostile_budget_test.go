@@ -23,6 +23,9 @@ func wantNoneHeld(t *testing.T, b *transport.Budget) {
 func wantNothingHeld(t *testing.T, b *transport.Budget) {
 	t.Helper()
 	wantNoneHeld(t, b)
+	if n := transport.KeptBuffers(b); n != 0 {
+		t.Errorf("%d bytes are kept between bodies", n)
+	}
 	if n := transport.Known(b); n != 0 {
 		t.Errorf("%d identities without a session are remembered", n)
 	}

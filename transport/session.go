@@ -524,6 +524,7 @@ func (s *Session) awaitAll() {
 	s.readOnce() // what has come of a session that nobody serves
 	<-s.readOver
 	s.givePrepaid()
+	s.bodies.giveKept()
 	s.budget.leave()
 	close(s.done)
 }
