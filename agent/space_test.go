@@ -268,6 +268,30 @@ func TestForgottenForAnotherStoreIsNotStartedAgain(t *testing.T) {
 	}
 }
 
+// TestForgottenWhileTheDiskIsFull checks that an attempt whose end is taken while the disk is full takes no room any more
+// when the disk is not: in the same session nobody says again that it can be forgotten.
+func TestForgottenWhileTheDiskIsFull(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		c := newCounter()
+		m := &machine{t: t, p: p, d: listen(t, p), disk: journal.NewMemory(), offers: c.offer}
+		ill := newAiling(m.disk.Mount())
+		m.start(ill)
+		x := m.peer.call("once", nil).accepted()
+		end := x.restOf()
+		time.Sleep(time.Second) // it is on the disk
+		ill.fail(syscall.ENOSPC)
+		x.ackEnd(end)
+		time.Sleep(time.Minute)
+		ill.heal()
+		time.Sleep(10 * time.Second)
+		if m.agent.Holds(x.id) {
+			t.Error("the journal has it still")
+		}
+		m.crash()
+		m.checkHeld(x, "", 0)
+	})
+}
+
 // TestAcknowledgementsAreLostWithAFullDisk checks that an attempt whose acknowledgements were not synced, since the disk
 // was full, is tried again now and then, not all the time, and hands over its records before its end once there is room:
 // what the dispatcher has makes room for them.

@@ -291,7 +291,8 @@ func (j *Journal) KeepElsewhere(k Key, size int64) error {
 }
 
 // Ack says that the records before next are kept elsewhere. It does not wait, and
-// may be forgotten in a crash, as that they are acknowledged again harms nobody.
+// may be forgotten in a crash, as that they are acknowledged again harms nobody. If the commit
+// fails it is written again later.
 // Errors: ErrUnknown; ErrInvalid beyond the records there are.
 func (j *Journal) Ack(k Key, next int64) error {
 	_, err := j.doLater(k, func(g *group, a *attempt) error {
@@ -310,7 +311,7 @@ func (j *Journal) Ack(k Key, next int64) error {
 // Forget drops attempts of which the end was acknowledged, or that nobody will ask
 // for again, whatever their state, and leaves their tombstones. Those that are not
 // in the journal get one too: they will not be accepted. It does not wait, and may be
-// forgotten in a crash. Errors: ErrBroken, ErrClosed; ErrInvalid for no proper key.
+// forgotten in a crash. If the commit fails it is written again later. Errors: ErrBroken, ErrClosed; ErrInvalid for no proper key.
 func (j *Journal) Forget(keys ...Key) error { return j.forget(0, keys) }
 
 // ForgetFor is Forget with tombstones that are kept for so much longer than others. Errors:
@@ -327,21 +328,26 @@ func (j *Journal) forget(longer time.Duration, keys []Key) error {
 		now := time.Now()
 		at := now.Add(longer).UnixNano()
 		for _, k := range keys {
-			if j.stateLocked(k) == Forgotten {
-				continue
-			}
-			j.replaceLocked(g, k, nil)
-			j.tombs.add(k, at, now)
-			if g.tombs == nil {
-				g.tombs = map[Key]struct{}{}
-			}
-			g.tombs[k] = struct{}{}
-			g.add(&entry{kind: kindTomb, key: k, at: at})
+			j.entombLocked(g, k, at, now)
 		}
 		j.tombs.expire(now)
 		return nil
 	})
 	return err
+}
+
+// entombLocked drops an attempt and leaves its tombstone, which is made at a time.
+func (j *Journal) entombLocked(g *group, k Key, at int64, now time.Time) {
+	if j.stateLocked(k) == Forgotten {
+		return
+	}
+	j.replaceLocked(g, k, nil)
+	j.tombs.add(k, at, now)
+	if g.tombs == nil {
+		g.tombs = map[Key]int64{}
+	}
+	g.tombs[k] = at
+	g.add(&entry{kind: kindTomb, key: k, at: at})
 }
 
 // Sync returns when all that was journalled is on disk. Errors: ErrBroken, ErrClosed.

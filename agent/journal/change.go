@@ -39,12 +39,16 @@ func (j *Journal) doWhen(now bool, journal func(*group) error) (*Commit, error) 
 		return nil, err
 	}
 	j.pending = g
-	if now || g.spooled >= j.opts.SyncBytes {
+	switch {
+	case now || g.spooled >= j.opts.SyncBytes:
 		g.due = true
 		wake.Signal(j.wake)
-	} else if g.timer == nil {
+	case g.timer == nil:
 		g.timer = time.AfterFunc(j.opts.SyncWithin, func() { j.fallDue(g) })
+	case g.patient:
+		g.timer.Reset(j.opts.SyncWithin)
 	}
+	g.patient = false
 	return g.commit, nil
 }
 

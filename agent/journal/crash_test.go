@@ -230,9 +230,8 @@ func errorAt(t *testing.T, n int, anyway, forever, atOnce bool, cause error) {
 		if j.Err() == nil {
 			t.Error("a broken journal does not say so")
 		}
-	default: // undone
-		h.since = h.since[:1]
-		h.now = h.since[0].clone()
+	default: // undone, but for what lasts
+		h.undo()
 		if !forever && !atOnce {
 			o := opAccept(Key{"x", 1}, 1, true)
 			if err := o.call(j); err != nil {

@@ -8,12 +8,13 @@ type group struct {
 	due    bool // to be written now
 	timer  *time.Timer
 
+	patient bool             // nothing of it but what lasts, which is not written at once after it was lost
 	buf     []byte           // entries
 	spool   map[Key]*extent  // records that are not in buf yet; this and the maps below are nil until something is in them
 	spooled int              // bytes of records and ENDs, in buf or not
 	placed  []placed         // extents that are in buf
 	before  map[Key]*attempt // what was known before; nil: nothing
-	tombs   map[Key]struct{} // that are new
+	tombs   map[Key]int64    // that are new, and when they were made
 }
 
 // placed is an extent in a group's buffer.

@@ -222,11 +222,12 @@ func TestEndBeforeSync(t *testing.T) {
 }
 
 // TestFailedSync: with a sync all fails that waited for it or came since, and
-// nothing of it is known or on disk.
+// nothing of it is on disk, or known but that an attempt is forgotten.
 func TestFailedSync(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, g *gate, j *Journal) {
 		must(t, j.AcceptStart(key(0), Accept{}, now()))
 		must(t, j.Accept(key(1), Accept{}))
+		must(t, j.AcceptStart(key(4), Accept{}, now()))
 		boom := errors.New("boom")
 		open := g.shut(boom)
 		size := len(g.Bytes(segmentName(1)))
@@ -242,7 +243,7 @@ func TestFailedSync(t *testing.T) {
 				return wait(c, err)
 			},
 			func() error { _ = j.Ack(key(0), 1); return j.Sync() },
-			func() error { _ = j.Forget(key(0)); return j.Sync() },
+			func() error { _ = j.Forget(key(4)); return j.Sync() },
 		} {
 			all.Go(func() {
 				if err := call(); !errors.Is(err, boom) || errors.Is(err, ErrBroken) {
@@ -256,7 +257,7 @@ func TestFailedSync(t *testing.T) {
 		if n := len(g.Bytes(segmentName(1))); n != size {
 			t.Errorf("%d bytes are left in the segment, expected %d", n, size)
 		}
-		for i, want := range []State{Started, Accepted, Absent, Absent} {
+		for i, want := range []State{Started, Accepted, Absent, Absent, Forgotten} {
 			if s := j.State(key(i)); s != want {
 				t.Errorf("attempt %d is %v, expected %v", i, s, want)
 			}

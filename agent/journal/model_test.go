@@ -288,6 +288,28 @@ func (h *history) step(synced bool) {
 	h.since = append(h.since, h.now.clone())
 }
 
+// undo goes back to what was synced, but for what is forgotten, and acknowledged, which is not synced yet.
+func (h *history) undo() {
+	lost := append(h.since[1:], h.now)
+	h.now = h.since[0].clone()
+	h.step(true)
+	for k, r := range h.now {
+		for _, m := range lost {
+			r.Acked = max(r.Acked, min(m[k].Acked, r.Next))
+		}
+		maps.DeleteFunc(r.Records, func(n int64, _ string) bool { return n < r.Acked })
+		h.now[k] = r
+	}
+	for _, m := range lost {
+		for k, r := range m {
+			if r.State == Forgotten {
+				h.now[k] = r
+			}
+		}
+	}
+	h.step(false)
+}
+
 // allows checks what is there after a crash, and goes on from it.
 func (h *history) allows(got model) error {
 	for _, k := range universe {
@@ -488,9 +510,8 @@ func (w *world) call(o op) error {
 		w.h.now = before
 		_ = w.j.Close()
 		return w.reopen()
-	case err != nil && w.fails != nil: // what was not synced is undone
-		w.h.now = w.h.since[0].clone()
-		w.h.step(true)
+	case err != nil && w.fails != nil: // what was not synced is undone, but for what lasts
+		w.h.undo()
 	default:
 		return fmt.Errorf("%s: %w, the model says %v", o.name, err, ok)
 	}

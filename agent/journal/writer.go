@@ -120,7 +120,7 @@ func (j *Journal) breakDown(cause, err error) error {
 }
 
 // settle tells those who wait for a group how it went. Where it failed nothing of it
-// has happened, nor of what was journalled since.
+// has happened, nor of what was journalled since, but for what lasts.
 func (j *Journal) settle(g *group, at segment, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -131,15 +131,17 @@ func (j *Journal) settle(g *group, at segment, err error) {
 			j.spare = g.buf[:0]
 		}
 	} else {
+		lasts := newLasting()
 		if next := j.pending; next != nil {
 			j.pending = nil
 			if next.timer != nil {
 				next.timer.Stop()
 			}
 			j.writtenLocked(next)
-			j.undoLocked(next, err)
+			j.undoLocked(next, err, lasts)
 		}
-		j.undoLocked(g, err)
+		j.undoLocked(g, err, lasts)
+		j.repeatLocked(lasts)
 		return
 	}
 	close(g.commit.done)
@@ -167,13 +169,15 @@ func (j *Journal) homeLocked(k Key, when func(home uint64) bool, number uint64) 
 	}
 }
 
-// undoLocked forgets what a group changed, and fails it.
-func (j *Journal) undoLocked(g *group, err error) {
+// undoLocked forgets what a group changed, but for what lasts, and fails it.
+func (j *Journal) undoLocked(g *group, err error, lasts lasting) {
 	for k, a := range g.before {
+		lasts.keep(k, a, j.attempts[k])
 		j.putLocked(k, a)
 	}
-	for k := range g.tombs {
+	for k, at := range g.tombs {
 		j.tombs.remove(k)
+		lasts.tombs[k] = at
 	}
 	g.commit.err = err
 	close(g.commit.done)
