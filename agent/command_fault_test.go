@@ -3,6 +3,7 @@
 package agent_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -179,6 +180,54 @@ func TestAcknowledgedBeforeItWasJournalled(t *testing.T) {
 	end, records := y.endedFrom(181)
 	if end.Gone || value[int](t, end) != 0 || linesOf(t, records, "stdout") != "end" {
 		t.Errorf("it ended with %+v after %+v", end, records)
+	}
+}
+
+// A command whose journal is gone tells of the records that its supervisor has let go of as dropped, and goes on, also if they
+// were asked for before that was found out; and where the new journal cannot take it nobody looks for them there.
+func TestJournalGoneWithRecordsThatWereLetGoOf(t *testing.T) {
+	for name, takes := range map[string]bool{"another journal takes it": true, "none does": false} {
+		t.Run(name, func(t *testing.T) {
+			c := newFaulty(t, t.TempDir(), journal.NewMemory())
+			path, w := pipe(t)
+			x := c.peer.call("counted", harp.Args{"pipe": path}).accepted()
+			for next := int64(0); next < 100; {
+				next += int64(len(expect[wire.Records](x, wire.TypeRecords).Records))
+				x.ack(next)
+			}
+			until(t, "its supervisor has let go of them", func() bool { return c.agent.LetGoOf(x.id) == 100 })
+			c.stop()
+			for _, pid := range supervisors(t) { // until they are asked for
+				signalTo(t, pid, syscall.SIGSTOP)
+			}
+			disk := newAiling(journal.NewMemory())
+			made := newOnSync(disk) // its first segment is there
+			if fill := func() { disk.fail(syscall.ENOSPC) }; !takes {
+				made.do.Store(&fill)
+			}
+			c.agent = newAgent(t, loopback{}, func(cfg *agent.Config) { cfg.Dir, cfg.Journal = c.dir, made })
+			c.run = run(t, func(ctx context.Context) error { return c.agent.Connect(ctx, c.d.addr) })
+			c.peer = <-c.d.sessions
+			if h := c.peer.held; len(h) != 1 || h[0].State != wire.HeldAlive || c.agent.Holds(x.id) != takes {
+				t.Fatalf("the next agent holds %+v, and so does its journal: %t", h, c.agent.Holds(x.id))
+			}
+			y := c.peer.resume(x.id, 90)
+			until(t, "it is told", func() bool { return c.agent.Tells(x.id) })
+			for _, pid := range supervisors(t) {
+				signalTo(t, pid, syscall.SIGCONT)
+			}
+			tell(t, w, "end\n")
+			end, records := y.endedFrom(90)
+			if end.Gone || value[int](t, end) != 0 || len(records) != 11 || linesOf(t, records[10:], "stdout") != "end" {
+				t.Fatalf("it ended with %+v after %d records", end, len(records))
+			}
+			for i, r := range records[:10] {
+				if r.Truncated == 0 {
+					t.Errorf("record %d, which nobody has, is %+v", 90+i, r)
+				}
+			}
+			c.nothingLeft()
+		})
 	}
 }
 

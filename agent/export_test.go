@@ -31,6 +31,20 @@ func (a *Agent) Outlive(job string, pids ...int) {
 	a.attempts.find(key{job: job, number: 1}).outlives(pids)
 }
 
+// LetGoOf is how many records of a job's command that runs here its supervisor was told to let go of.
+func (a *Agent) LetGoOf(job string) int64 {
+	r := a.attempts.find(key{job: job, number: 1}).task.cmd
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.kept
+}
+
+// Tells reports whether somebody is told of a job's attempt that runs here.
+func (a *Agent) Tells(job string) bool {
+	now := a.attempts.find(key{job: job, number: 1}).look()
+	return now.IsTold()
+}
+
 // Closes reports whether a job's command that runs here is to end as the agent stops.
 func (a *Agent) Closes(job string) bool {
 	return a.attempts.find(key{job: job, number: 1}).task.cmd.isClosing()

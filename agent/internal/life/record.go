@@ -16,7 +16,7 @@ func (a *Attempt) record(e *Event, f *Effect) {
 		a.offerAt(e, f)
 	case SkipTo:
 		a.ackRecords(e.Next, f)
-		f.Room = true
+		f.Room, f.Wake = true, true // a peer may be told that they were dropped
 	case Deafen:
 		a.deaf, f.Room = true, true
 		a.missed += e.Size
