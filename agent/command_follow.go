@@ -11,6 +11,7 @@ import (
 	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
+	"github.com/harpcaller/harp/internal/wake"
 )
 
 // reachPause is the pause before a supervisor is looked for again that could not be
@@ -50,6 +51,10 @@ func (r *commandRun) recover(at *attempt, end supervisor.End, err error) bool {
 	case errors.Is(err, supervisor.ErrLost) && r.survives:
 		at.log().Warn("the command's supervisor is lost, and looked for again", "error", err.Error())
 		r.drop(at)
+		if time.Since(r.lostAt) < reachPause { // it may live, and be lost as soon as it is found
+			r.pause()
+		}
+		r.lostAt = time.Now()
 		return false
 	}
 	if errors.Is(err, supervisor.ErrLost) {
@@ -195,11 +200,12 @@ func (r *commandRun) endOrphans(ctx context.Context, k supervisor.Key, grace tim
 	return r.lost.Close()
 }
 
-// setHandle makes a handle the command's.
+// setHandle makes a handle the command's. Its supervisor is told what is kept, for which it may wait.
 func (r *commandRun) setHandle(h *supervisor.Handle) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.handle, r.kept = h, 0
+	wake.Signal(r.progress)
 }
 
 // drop gives up a handle that is of no use.

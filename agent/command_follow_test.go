@@ -90,11 +90,30 @@ func TestLostSupervisor(t *testing.T) {
 			if orphaned := r.lost == h && r.handle == nil; orphaned == survives {
 				t.Errorf("what it has left is ended: %t", orphaned)
 			}
-			if fresh := r.kept == 0; fresh != survives {
+			if fresh := r.kept == 0 && len(r.progress) > 0; fresh != survives {
 				t.Errorf("the next is told again what is kept: %t", fresh)
 			}
 		})
 	}
+}
+
+// TestSupervisorThatIsLostAgainAndAgain: one that is lost as soon as it is found, as it is not understood, is looked for
+// once a second, and at once when it has been there for longer.
+func TestSupervisorThatIsLostAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpooling(t)
+		defer s.close()
+		r := newCommandRun(t.Context(), false)
+		r.survives = true
+		for n, c := range []struct{ after, pause time.Duration }{{0, 0}, {0, reachPause}, {0, reachPause}, {time.Minute, 0}} {
+			time.Sleep(c.after)
+			begun := time.Now()
+			r.recover(s.attempt, supervisor.End{}, supervisor.ErrLost)
+			if pause := time.Since(begun); pause != c.pause {
+				t.Errorf("the %d. time it is looked for after %v, want %v", n, pause, c.pause)
+			}
+		}
+	})
 }
 
 // A line of a command is text where it is UTF-8, and else bytes; one of JSON is its value where

@@ -11,6 +11,7 @@ import (
 	"sort"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/internal/synced"
@@ -32,6 +33,8 @@ const (
 	reserveBase  = 64 << 10  // of the reserve: the slots, and notes without the result
 	punchStep    = 256 << 10 // what is kept is punched out in steps of this, less of a small spool
 	blockSize    = 4096
+
+	punchAgain = time.Second // the pause before room is given back that could not be
 )
 
 // header is what a spool file begins with.
@@ -75,8 +78,9 @@ type file struct {
 	taken mark       // the first that was not kept elsewhere; a mark at or before it
 	marks []mark
 
-	stuck   bool // room could not be given back
-	noPunch bool // the file system has no holes
+	stuck   bool      // room could not be given back
+	tried   time.Time // when that was tried last, if so
+	noPunch bool      // the file system has no holes
 }
 
 // createFile makes a spool file, which is locked as long as this process lives. It has room
@@ -161,14 +165,25 @@ func (s *file) count() int64 {
 	return s.next.n
 }
 
+// full tries now and then to give back the room that could not be: of what is kept nobody says so again.
 func (s *file) full(size int64) (full, passes bool) {
+	full, passes, again := s.isFull(size)
+	if again {
+		s.keep(0)
+		full, passes, _ = s.isFull(size)
+	}
+	return full, passes
+}
+
+func (s *file) isFull(size int64) (full, passes, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	used := s.next.offset - s.taken.offset + int64(len(s.buf))
 	if s.stuck && !s.noPunch {
 		used += s.taken.offset - s.gone.offset
 	}
-	return used > 0 && used+size > s.max, !s.noPunch && !s.stuck
+	full = used > 0 && used+size > s.max
+	return full, !s.noPunch && !s.stuck, full && s.stuck && time.Since(s.tried) >= punchAgain
 }
 
 // punchSize is how many bytes are given back at a time.
@@ -187,7 +202,7 @@ func (s *file) keep(next int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stuck = err != nil; s.stuck {
-		s.noPunch = errors.Is(err, errors.ErrUnsupported)
+		s.noPunch, s.tried = errors.Is(err, errors.ErrUnsupported), time.Now()
 		return
 	}
 	s.gone = to

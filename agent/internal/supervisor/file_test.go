@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/harpcaller/harp/agent/internal/proc"
@@ -377,4 +378,40 @@ func TestUnreadIsNotDamaged(t *testing.T) {
 			t.Errorf("%s: the error is %v, damage %v", name, err, m.damage)
 		}
 	}
+}
+
+// TestRoomThatCouldNotBeGivenBack checks that the room of what is kept elsewhere is given back as soon as it can be, though
+// nobody says again that it is: a spool that is full of it has nothing new to be kept. Until then that is tried now and
+// then.
+func TestRoomThatCouldNotBeGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFile(t, 64<<10)
+		fill(t, f, 0, 500, 100)
+		disk := f.f
+		ill, err := os.Open(disk.Name()) // nothing can be written to it
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ill.Close()
+		f.f = ill
+		f.keep(500)
+		tries := map[time.Time]bool{}
+		for range 100 {
+			if full, passes := f.full(32 << 10); !full || passes {
+				t.Errorf("full: %t, and it passes: %t", full, passes)
+			}
+			tries[f.tried] = true
+			time.Sleep(punchAgain / 20)
+		}
+		if len(tries) < 4 || len(tries) > 6 {
+			t.Errorf("it was tried %d times in 5 s", len(tries))
+		}
+		f.f = disk
+		time.Sleep(punchAgain)
+		if full, passes := f.full(32 << 10); full || !passes {
+			t.Errorf("full: %t, and it passes: %t", full, passes)
+		}
+		fill(t, f, 500, 700, 100)
+		checkRecords(t, f, 500, 700, 100)
+	})
 }
