@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -224,4 +225,29 @@ func move(pids map[int]bool, dir string) {
 func isDir(name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && info.IsDir()
+}
+
+// SweepCgroups removes the cgroups that [NewCgroup] has made where it would make them now, in which nothing is and which
+// are older than an age: as those of commands whose agent and supervisor were killed before one knew of them.
+func SweepCgroups(age time.Duration) {
+	if parent, err := ownCgroup(proc); err == nil {
+		sweepCgroups(parent, age)
+	}
+}
+
+func sweepCgroups(parent string, age time.Duration) {
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return // tried again by the next agent
+	}
+	for _, entry := range entries {
+		dir := filepath.Join(parent, entry.Name())
+		info, err := entry.Info()
+		if err != nil || !entry.IsDir() || !strings.HasPrefix(entry.Name(), cgroupPrefix) || time.Since(info.ModTime()) < age {
+			continue
+		}
+		if b, err := os.ReadFile(filepath.Join(dir, "cgroup.events")); err == nil && strings.Contains(string(b), "populated 0") {
+			_ = cgroup(dir).remove() // something may be in it now
+		}
+	}
 }

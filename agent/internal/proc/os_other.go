@@ -54,6 +54,9 @@ func EndOrphans(context.Context, Identity, string, string, int64, time.Duration)
 // NewCgroup says that there are no cgroups here.
 func NewCgroup(string) (dir string, err error) { return "", ErrNoCgroups }
 
+// SweepCgroups does nothing here.
+func SweepCgroups(time.Duration) {}
+
 // HasController says that there are no cgroups here.
 func HasController(string) error { return ErrNoCgroups }
 

@@ -36,6 +36,9 @@ func EndOrphans(context.Context, Identity, string, string, int64, time.Duration)
 // NewCgroup says that there are no cgroups here.
 func NewCgroup(string) (dir string, err error) { return "", ErrNoCgroups }
 
+// SweepCgroups is for Linux only: it does nothing.
+func SweepCgroups(time.Duration) {}
+
 // ProbeCgroups says that there are no cgroups here.
 func ProbeCgroups() error { return ErrNoCgroups }
 

@@ -79,9 +79,10 @@ func (p place) remove() error {
 	return os.RemoveAll(gone)
 }
 
-// List returns the attempts that are supervised, or of which something is left. The error
-// is of the file system.
+// List returns the attempts that are supervised, or of which something is left, and removes what is left over of
+// others. The error is of the file system.
 func List(o Options) ([]Key, error) {
+	proc.SweepCgroups(leftOverAge)
 	if o.Dir == "" {
 		return nil, nil
 	}
