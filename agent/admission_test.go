@@ -231,6 +231,7 @@ func TestCallWhileFilesHaveRunOut(t *testing.T) {
 		a := newAgent(t, p)
 		offerGreet(a)
 		var short error
+		id := harp.NewID()
 		agent.FailBind(a, "greet", &short)
 		peer, _, _ := connect(t, p, a)
 		for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
@@ -238,6 +239,16 @@ func TestCallWhileFilesHaveRunOut(t *testing.T) {
 			if reason := peer.call("greet", harp.Pos("Ada")).notNow(); reason != wire.NotNowNoSpace {
 				t.Errorf("%v: it is put off for %s", errno, reason)
 			}
+		}
+		same := func(_ *wire.Call, r *harp.Request) { r.ID = id }
+		for range 10 {
+			if reason := peer.call("greet", harp.Pos("Ada"), same).notNow(); reason != wire.NotNowNoSpace {
+				t.Errorf("it is put off for %s", reason)
+			}
+			time.Sleep(time.Minute)
+		}
+		if f := peer.call("greet", harp.Pos("Ada"), same).refused(); f.Type != "exec" || f.Message != short.Error() {
+			t.Errorf("after ten minutes it is refused with %+v", f)
 		}
 		short = &fs.PathError{Op: "open", Path: "/bin/sh", Err: syscall.ELOOP}
 		if f := peer.call("greet", harp.Pos("Ada")).refused(); f.Code != "rejected_invalid" {

@@ -69,7 +69,8 @@ type Config struct {
 	Labels map[string]string
 
 	// Facts returns what is known of the host, each time a session begins; it
-	// has 10 s. Default: [DefaultFacts].
+	// has 10 s. A session begins without if it takes longer, and Connect and Serve wait for it when
+	// they end. Default: [DefaultFacts].
 	Facts func(context.Context) (map[string]any, error)
 
 	// Use are put around each procedure that is a Go function, the first outermost: to look at
@@ -113,6 +114,7 @@ type Agent struct {
 	ends      results           // of that, what waits for the journal, and what functions will return
 	handing   chan struct{}     // as many slots as long results are handed to the journal at a time
 	offering  chan struct{}     // and long records
+	finding   chan struct{}     // 1 slot: Config.Facts is called
 	peers     *transport.Budget // what dispatchers and callers can make it hold
 	sessions  sessionCounts
 	commands  sync.WaitGroup         // of commands that go on without the agent, and of what is done about them
@@ -126,13 +128,13 @@ type Agent struct {
 
 	dirNumber int64 // of Config.Dir, see journalInfo; set before anything begins
 
-	mu      sync.Mutex                // guards what follows; never held while blocked
-	current *session                  // the dispatcher's, since its WELCOME
-	epochs  []storeEpoch              // the highest seen, of the stores seen last
-	longest time.Duration             // pause before reconnecting
-	unknown map[journal.Key]time.Time // ended then, and kept for a dispatcher other than the current one
-	short   map[journal.Key]shortage  // of commands that are put off for what the machine has too little of
-	strange map[journal.Key]time.Time // since when another dispatcher is known not to know them
+	mu      sync.Mutex                   // guards what follows; never held while blocked
+	current *session                     // the dispatcher's, since its WELCOME
+	epochs  []storeEpoch                 // the highest seen, of the stores seen last
+	longest time.Duration                // pause before reconnecting
+	unknown map[journal.Key]time.Time    // ended then, and kept for a dispatcher other than the current one
+	putOff  map[journal.Key]postponement // of commands that are put off again and again
+	strange map[journal.Key]time.Time    // since when another dispatcher is known not to know them
 }
 
 // New returns an agent that offers nothing yet: see [Handle]. Whether the
@@ -160,13 +162,13 @@ func New(cfg Config) *Agent {
 		catalogue: catalogue{procedures: map[string]*procedure{}},
 		journal:   newJournalHandle(&cfg, log),
 		unknown:   map[journal.Key]time.Time{},
-		short:     map[journal.Key]shortage{},
+		putOff:    map[journal.Key]postponement{},
 		strange:   map[journal.Key]time.Time{},
 		longest:   defaultLongest,
 		peers:     transport.NewBudget(),
 	}
 	a.memory.most, a.ends.most, a.handing = maxHeldBytes, maxResultBytes, make(chan struct{}, maxHanding)
-	a.offering = make(chan struct{}, maxHanding)
+	a.offering, a.finding = make(chan struct{}, maxHanding), make(chan struct{}, 1)
 	a.attempts = newAttempts(cfg.Limits.MaxAttempts, a.journal.owes)
 	a.budget = newBudget(a.journal.opts.MaxAgent, a.journal.opts.MaxJob, cfg.Limits.MaxAttempts)
 	if cfg.Exec != nil {

@@ -365,6 +365,41 @@ func TestFactsThatCannotBeHad(t *testing.T) {
 	}
 }
 
+// TestFactsThatHang checks that finding facts that does not heed its context keeps no session from beginning, which is
+// told so; that it is not done twice at a time; and that Connect waits for it.
+func TestFactsThatHang(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		release, finding := make(chan struct{}), new(atomic.Int64)
+		a := newAgent(t, p, func(cfg *agent.Config) {
+			cfg.Facts = func(context.Context) (map[string]any, error) {
+				n := finding.Add(1)
+				<-release
+				return map[string]any{"n": n}, nil
+			}
+		})
+		d := listen(t, p)
+		r := run(t, func(ctx context.Context) error { return a.Connect(ctx, d.addr) })
+		for range 3 {
+			s := <-d.sessions
+			if len(s.facts) > 0 || len(s.problems) != 1 || s.problems[0].Code != harp.ProblemFacts || !strings.Contains(s.problems[0].Text, "longer than 10s") {
+				t.Errorf("it is told %v and %+v", s.facts, s.problems)
+			}
+			s.session.Close(nil)
+		}
+		r.stop()
+		time.Sleep(time.Minute)
+		if n := finding.Load(); len(r.joined) > 0 || n != 1 {
+			t.Errorf("Connect has returned: %t; facts are found %d times", len(r.joined) > 0, n)
+		}
+		close(release)
+		r.wait()
+		run(t, func(ctx context.Context) error { return a.Connect(ctx, d.addr) })
+		if s := <-d.sessions; len(s.problems) > 0 || s.facts.String() != `{"n":2,"supervised":false}` {
+			t.Errorf("then it is told %v and %+v", s.facts, s.problems)
+		}
+	})
+}
+
 // TestShortCallIsOneFrame: what an attempt has that ends at once is said by its END, and one
 // that runs on is said to.
 func TestShortCallIsOneFrame(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"sync"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -49,6 +50,7 @@ type commandRun struct {
 	progress   chan struct{}   // 1 slot: more of what it printed may be kept elsewhere
 
 	ranFor time.Duration // once it has ended
+	lostAt time.Time     // when its supervisor was lost last
 	hurry  chan struct{} // 1 slot: no grace is left
 	closes chan struct{} // 1 slot: the agent stops
 
@@ -119,70 +121,77 @@ func (r *commandRun) start(at *attempt, commit func() refusal) refusal {
 // start is retracted. It is refused if it never can be, and else not now, for a while. Where it is not
 // known whether it was, it is looked for.
 func (r *commandRun) failed(at *attempt, err error, retracted refusal) refusal {
-	var exec *supervisor.ExecError
 	switch {
 	case errors.Is(err, supervisor.ErrLost):
 		at.log().Error("a command's supervisor was lost when it was to begin", "error", err.Error())
 		return refusal{}
 	case retracted.broken != nil:
 		return retracted
-	case !retracted.is() || errors.As(err, &exec) && !at.agent.putsOff(at.key.journal(), err):
+	case !retracted.is() || !at.agent.putsOff(at.key.journal(), err):
 		return rejected("exec", err.Error())
 	}
 	at.warn("a command could not be begun", "error", err.Error())
 	return retracted
 }
 
-// unprepared is for a command that was not even prepared.
+// unprepared is for a command that was not even prepared. It is refused if it never can be, and else not now,
+// for a while.
 func (r *commandRun) unprepared(at *attempt, err error) refusal {
 	var wrong *harp.FieldError
-	var exec *supervisor.ExecError
 	switch {
 	case errors.As(err, &wrong):
 		return refuseInvalid(err)
-	case errors.As(err, &exec) && !at.agent.putsOff(at.key.journal(), err):
-		return rejected("exec", err.Error())
 	case errors.Is(err, supervisor.ErrExists) && !at.agent.isIdle(at.key.journal()): // the journal has lost it
 		at.warn("asked to start a command that is there already")
 		return refusal{forgotten: true}
 	case errors.Is(err, supervisor.ErrExists):
 		at.agent.discard(at.key.journal())
 	}
+	if !at.agent.putsOff(at.key.journal(), err) {
+		return rejected("exec", err.Error())
+	}
 	at.warn("a command cannot be prepared", "error", err.Error())
 	return refusal{reason: wire.NotNowNoSpace} // and READY, which it makes no room for, is not said
 }
 
-// shortTime is how long a command is put off again and again for what the machine has too little of: limits
-// of its own may be why it never has enough.
-const shortTime = 10 * time.Minute
+// putOffTime is how long a command is put off again and again: limits of its own may be why the machine never has
+// enough for it, or nobody sees to what is in its way.
+const putOffTime = 10 * time.Minute
 
-// shortage is a time in which a command was put off again and again.
-type shortage struct{ since, last time.Time }
+// postponement is a time in which a command was put off again and again.
+type postponement struct{ since, last time.Time }
 
-// maxShort is of how many commands the agent knows since when they are put off.
-const maxShort = 4096
+// maxPutOff is of how many commands the agent knows since when they are put off.
+const maxPutOff = 4096
 
-// putsOff reports whether a command that could not be executed is to be asked for again: for want of files,
-// processes or memory, which may pass. Where that had passed, and comes again, the time begins anew.
+// putsOff reports whether a command that was not executed is to be asked for again. One that never can be is not, and
+// others are for a while, except where the disk is full, for which calls wait as long as it is. Where what was in its
+// way had passed, and comes again, the time begins anew.
 func (a *Agent) putsOff(k journal.Key, err error) bool {
-	if !proc.IsShort(err) {
-		return false
+	var exec *supervisor.ExecError
+	switch {
+	case errors.As(err, &exec):
+		if !proc.IsShort(err) {
+			return false
+		}
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, context.Canceled): // the agent stops
+		return true
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	is, known := a.short[k]
+	is, known := a.putOff[k]
 	if !known {
-		maps.DeleteFunc(a.short, func(_ journal.Key, is shortage) bool {
-			return now.Sub(is.last) >= shortTime || len(a.short) >= maxShort
+		maps.DeleteFunc(a.putOff, func(_ journal.Key, is postponement) bool {
+			return now.Sub(is.last) >= putOffTime || len(a.putOff) >= maxPutOff
 		})
 	}
-	if now.Sub(is.last) >= shortTime {
+	if now.Sub(is.last) >= putOffTime {
 		is.since = now
 	}
 	is.last = now
-	a.short[k] = is
-	return now.Sub(is.since) < shortTime
+	a.putOff[k] = is
+	return now.Sub(is.since) < putOffTime
 }
 
 // run follows the command until it has ended.

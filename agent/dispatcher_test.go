@@ -118,6 +118,7 @@ type peer struct {
 	control    *transport.Exchange
 	hello      wire.Hello
 	facts      harp.Value
+	problems   []harp.HostProblem
 	procedures []harp.ProcedureDoc
 	held       []wire.HeldAttempt
 	epoch      int64
@@ -146,7 +147,7 @@ func (p *peer) reconcile(ctx context.Context) error {
 	if err := p.hear(ctx, wire.TypeFacts, &facts); err != nil {
 		return err
 	}
-	p.facts = facts.Facts
+	p.facts, p.problems = facts.Facts, facts.Problems
 	for last := false; !last; {
 		var m wire.Procedures
 		if err := p.hear(ctx, wire.TypeProcedures, &m); err != nil {

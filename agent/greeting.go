@@ -190,7 +190,7 @@ func (a *Agent) holdCommands() {
 func (s *session) facts(ctx context.Context) harp.Value {
 	ctx, cancel := context.WithTimeout(ctx, factsTime)
 	defer cancel()
-	facts, err := s.agent.cfg.Facts(ctx)
+	facts, err := s.findFacts(ctx)
 	var v harp.Value
 	if err == nil {
 		facts = maps.Clone(facts)
@@ -211,6 +211,33 @@ func (s *session) facts(ctx context.Context) harp.Value {
 	}
 	s.agent.problems.set(from)
 	return v
+}
+
+// errFactsHang is that Config.Facts does not heed its context.
+var errFactsHang = fmt.Errorf("finding them has taken longer than %v, and goes on", factsTime)
+
+// findFacts calls Config.Facts, one at a time, and waits for that as long as ctx lasts. One that takes longer is waited
+// for by the scope.
+func (s *session) findFacts(ctx context.Context) (facts map[string]any, err error) {
+	select {
+	case s.agent.finding <- struct{}{}:
+	case <-ctx.Done():
+		return nil, errFactsHang
+	}
+	found := make(chan struct{})
+	var late map[string]any
+	var lateErr error
+	s.scope.work.Go(func() {
+		defer func() { <-s.agent.finding }()
+		late, lateErr = s.agent.cfg.Facts(ctx)
+		close(found)
+	})
+	select {
+	case <-found:
+		return late, lateErr
+	case <-ctx.Done():
+		return nil, errFactsHang
+	}
 }
 
 // sendFacts sends what is known of the host, and what is wrong with it.
