@@ -25,7 +25,7 @@ func (s *service) ApplyDocuments(ctx context.Context, id, managedBy string, docu
 		if o.DryRun {
 			return a.run(ctx, store.Operation{})
 		}
-		op, err := s.puttingOperation(id, wire.NewApply("", managedBy, documents, o))
+		op, err := s.puttingOperation(id, wire.TypeApply, wire.NewApply("", managedBy, documents, o))
 		if err != nil {
 			return harp.Applied{}, err
 		}

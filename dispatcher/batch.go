@@ -441,25 +441,37 @@ func (s *service) ChangeBatch(ctx context.Context, operation, id string, c harp.
 		if c.Kind != harp.CancelOfBatch {
 			return 0, nil
 		}
-		s.d.wakeUnreached(ctx, []string{id})
+		s.d.wakeUnreached([]string{id})
 		return done.Count, nil
 	})
 }
 
 // wakeUnreached wakes all that wait for members of batches whose hosts are not reached any more.
-func (d *Dispatcher) wakeUnreached(ctx context.Context, batches []string) {
+func (d *Dispatcher) wakeUnreached(batches []string) {
 	for _, id := range batches {
-		if !d.watchers.hasMembersOf(id) {
-			continue
-		}
-		if err := d.notifyUnreached(ctx, id); err != nil && d.ctx.Err() == nil {
-			d.log.Error("members of a batch that have ended cannot be read", "batch", id, "err", err)
-		}
+		d.untilRead("members of a batch that have ended cannot be read yet", id, func() error { return d.notifyUnreached(id) })
 	}
 }
 
-func (d *Dispatcher) notifyUnreached(ctx context.Context, id string) error {
-	ctx = context.WithoutCancel(ctx) // others wait
+// notifyUnreached wakes all that wait for members of one. Of a batch that cannot be read each member is looked at by itself.
+func (d *Dispatcher) notifyUnreached(id string) error {
+	if !d.watchers.hasMembersOf(id) {
+		return nil
+	}
+	err := d.notifyMembers(id)
+	if !isLost(err) {
+		return err
+	}
+	err = nil
+	for _, member := range slices.Collect(d.watchers.membersOf(id)) {
+		err = errors.Join(err, d.notifyUnbegun(member))
+	}
+	return err
+}
+
+// notifyMembers wakes all that wait for members of a batch whose hosts are not reached any more.
+func (d *Dispatcher) notifyMembers(id string) error {
+	ctx := context.WithoutCancel(d.ctx) // others wait
 	b, err := d.store.Batch(ctx, id)
 	if err != nil {
 		return err

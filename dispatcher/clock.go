@@ -87,7 +87,7 @@ func (d *Dispatcher) advance() error {
 			d.watchers.notifyChanged(id)
 		}
 		d.sendJobs(did.Claimed)
-		d.wakeUnreached(d.ctx, did.Over)
+		d.wakeUnreached(did.Over)
 		if !did.More {
 			return nil
 		}

@@ -14,7 +14,7 @@ import (
 
 // The marks of hosts are the store's, which writes them in the commits in which checks end. Here they are in memory for targets.
 
-// loadDrift reads the marks of all hosts.
+// loadDrift reads the marks of all hosts, before anybody looks at them.
 func (d *Dispatcher) loadDrift(ctx context.Context) error {
 	for cursor := ""; ; {
 		page, next, err := d.store.ListDrift(ctx, cursor, 1000)
@@ -22,12 +22,22 @@ func (d *Dispatcher) loadDrift(ctx context.Context) error {
 			return fmt.Errorf("stored marks of hosts: %w", err)
 		}
 		for _, s := range page {
-			d.hosts.get(s.Host).setDrift(s.Name, s)
+			d.hosts.get(s.Host).loadMark(s)
 		}
 		if cursor = next; cursor == "" {
 			return nil
 		}
 	}
+}
+
+// loadMark is setDrift while nobody looks at the marks: a copy of them for each would take long where there are many.
+func (h *host) loadMark(s harp.DriftStatus) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.drift == nil {
+		h.drift = map[string]harp.DriftStatus{}
+	}
+	h.drift[s.Name] = s
 }
 
 // setDrift sets the host's mark under a name; the zero mark: it has none.
@@ -73,9 +83,15 @@ func (d *Dispatcher) noteDrift(ctx context.Context, j *store.Job) {
 	if j.Drift == "" || j.Started == harp.DidNotRun && j.Late == nil {
 		return
 	}
-	if err := d.readDrift(context.WithoutCancel(ctx), d.hosts.get(j.Host), j.Drift); err != nil && d.ctx.Err() == nil {
-		d.log.Error("mark of a host cannot be read", "host", j.Host, "drift", j.Drift, "err", err)
-	}
+	ctx = context.WithoutCancel(ctx)
+	d.untilRead("the mark of a host cannot be read yet", j.ID, func() error {
+		err := d.readDrift(ctx, d.hosts.get(j.Host), j.Drift)
+		if errors.Is(err, store.ErrDamaged) {
+			d.log.Error("mark of a host cannot be read", "host", j.Host, "drift", j.Drift, "err", err)
+			return nil
+		}
+		return err
+	})
 }
 
 // readDrift reads the host's mark under a name.

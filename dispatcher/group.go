@@ -14,6 +14,7 @@ import (
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/target"
+	"github.com/harpcaller/harp/transport"
 )
 
 // Groups are documents of the store, and all in memory.
@@ -335,11 +336,16 @@ func errGroupUsed(name string, by harp.DocumentKind, user string) error {
 	return failures.New("conflict", fmt.Sprintf("group %s is used by %s %s", name, by, user)).Err()
 }
 
-// documentsOperation is operation for a change of documents that is asked for by message.
-func (s *service) documentsOperation(id string, message any) (store.Operation, error) {
+// asked is by what a request is told from others: requests of two kinds may have the same content.
+func asked(kind transport.Type, message any) []byte {
+	return append([]byte{byte(kind)}, wire.Encode(message)...)
+}
+
+// documentsOperation is operation for a change of documents that is asked for by a message of a kind.
+func (s *service) documentsOperation(id string, kind transport.Type, message any) (store.Operation, error) {
 	op, err := s.uncountedOperation(id)
 	if err == nil {
-		op.Asked = wire.Encode(message)
+		op.Asked = asked(kind, message)
 		op.Refused = s.d.principals.admitOperation(s.who, operationBytes+len(op.Asked))
 	}
 	return op, err
@@ -347,10 +353,10 @@ func (s *service) documentsOperation(id string, message any) (store.Operation, e
 
 // puttingOperation is documentsOperation for what puts something there, of which a principal may have no more stored than of calls. Whoever
 // has used that up can still pause, end and delete.
-func (s *service) puttingOperation(id string, message any) (store.Operation, error) {
+func (s *service) puttingOperation(id string, kind transport.Type, message any) (store.Operation, error) {
 	op, err := s.uncountedOperation(id)
 	if err == nil {
-		op.Asked = wire.Encode(message)
+		op.Asked = asked(kind, message)
 		op.Refused = s.d.principals.admitBytes(s.who, operationBytes+len(op.Asked))
 	}
 	return op, err
@@ -372,7 +378,7 @@ func (s *service) PutGroup(ctx context.Context, id, name, text string) error {
 		if err := g.Check(); err != nil {
 			return none, err
 		}
-		op, err := s.puttingOperation(id, wire.PutGroup{Name: name, Target: text})
+		op, err := s.puttingOperation(id, wire.TypePutGroup, wire.PutGroup{Name: name, Target: text})
 		if err != nil {
 			return none, err
 		}
@@ -384,7 +390,7 @@ func (s *service) PutGroup(ctx context.Context, id, name, text string) error {
 // DeleteGroup implements harp.GroupService.
 func (s *service) DeleteGroup(ctx context.Context, id, name string) error {
 	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
-		op, err := s.documentsOperation(id, wire.DeleteGroup{Name: name})
+		op, err := s.documentsOperation(id, wire.TypeDeleteGroup, wire.DeleteGroup{Name: name})
 		if err != nil {
 			return none, err
 		}

@@ -205,7 +205,7 @@ func (s *service) PauseHosts(ctx context.Context, id, expr string, c harp.HostPa
 		if err := c.Check(); err != nil {
 			return 0, err
 		}
-		op, err := s.documentsOperation(id, wire.PauseHosts{Target: expr, HostPauseChange: c})
+		op, err := s.documentsOperation(id, wire.TypePauseHosts, wire.PauseHosts{Target: expr, HostPauseChange: c})
 		if err != nil {
 			return 0, err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/text"
+	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -236,7 +237,7 @@ func (s *service) LabelHosts(ctx context.Context, id, expr string, set map[strin
 		if err := harp.CheckLabelChange(set, unset); err != nil {
 			return 0, err
 		}
-		op, err := s.puttingOperation(id, append([]string{expr, string(encodeLabels(set))}, unset...))
+		op, err := s.puttingOperation(id, wire.TypeLabelHosts, append([]string{expr, string(encodeLabels(set))}, unset...))
 		if err != nil {
 			return 0, err
 		}

@@ -22,7 +22,7 @@ func (s *service) PutNotification(ctx context.Context, id string, one harp.Notif
 		if err := one.Check(); err != nil {
 			return none, err
 		}
-		op, err := s.puttingOperation(id, wire.PutNotification{Notification: one})
+		op, err := s.puttingOperation(id, wire.TypePutNotification, wire.PutNotification{Notification: one})
 		if err != nil {
 			return none, err
 		}
@@ -165,7 +165,7 @@ func (n *notifier) replace(doc notificationDocument) {
 // DeleteNotification implements harp.NotificationService.
 func (s *service) DeleteNotification(ctx context.Context, id, name string) error {
 	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
-		op, err := s.documentsOperation(id, wire.NotificationRef{Name: name})
+		op, err := s.documentsOperation(id, wire.TypeDeleteNotification, wire.NotificationRef{Name: name})
 		if err != nil {
 			return none, err
 		}
@@ -221,7 +221,7 @@ func (s *service) ChangeNotification(ctx context.Context, id, name string, c har
 		if err := c.Check(); err != nil {
 			return harp.NotificationChanged{}, err
 		}
-		op, err := s.documentsOperation(id, wire.ChangeNotification{Name: name, NotificationChange: c})
+		op, err := s.documentsOperation(id, wire.TypeChangeNotification, wire.ChangeNotification{Name: name, NotificationChange: c})
 		if err != nil {
 			return harp.NotificationChanged{}, err
 		}

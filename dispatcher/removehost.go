@@ -66,7 +66,7 @@ func (d *Dispatcher) removeStored(ctx context.Context, name string, op store.Ope
 		d.notifyEnded(j, nil)
 	}
 	d.sendJobs(done.Claimed)
-	d.wakeUnreached(ctx, done.Over)
+	d.wakeUnreached(done.Over)
 	d.wakeClock() // for what follows for batches
 	return done.Count, err
 }

@@ -128,7 +128,7 @@ func (s *service) PutRetentionRule(ctx context.Context, id string, r harp.Retent
 
 // DeleteRetentionRule implements harp.RetentionService.
 func (s *service) DeleteRetentionRule(ctx context.Context, id, name string) error {
-	return s.changeRule(ctx, id, name, []string{"delete rule", name}, func(rules []store.RetentionDocument, _ time.Time) (*store.RetentionDocument, error) {
+	return s.changeRule(ctx, id, name, wire.DeleteRetention{Name: name}, func(rules []store.RetentionDocument, _ time.Time) (*store.RetentionDocument, error) {
 		// One that cannot be read is not among them, and is deleted all the same.
 		if stored, err := s.d.storedRule(ctx, name); err != nil || !stored {
 			if err == nil {
@@ -155,11 +155,11 @@ func (d *Dispatcher) storedRule(ctx context.Context, name string) (bool, error) 
 // changeRule changes the rule of a name once for an id: change is given all rules, and returns what is put in its place, nil: none.
 func (s *service) changeRule(ctx context.Context, id, name string, message any, change func(rules []store.RetentionDocument, now time.Time) (*store.RetentionDocument, error)) error {
 	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
-		operation := s.documentsOperation
+		operation, kind := s.documentsOperation, wire.TypeDeleteRetention
 		if _, puts := message.(wire.SetRetention); puts {
-			operation = s.puttingOperation
+			operation, kind = s.puttingOperation, wire.TypeSetRetention
 		}
-		op, err := operation(id, message)
+		op, err := operation(id, kind, message)
 		if err != nil {
 			return none, err
 		}

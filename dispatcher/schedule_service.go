@@ -112,7 +112,7 @@ func (s *service) PutSchedule(ctx context.Context, id string, sch harp.Schedule)
 		if err := sch.Check(); err != nil {
 			return none, err
 		}
-		op, err := s.puttingOperation(id, wire.PutSchedule{Schedule: sch})
+		op, err := s.puttingOperation(id, wire.TypePutSchedule, wire.PutSchedule{Schedule: sch})
 		if err != nil {
 			return none, err
 		}
@@ -227,7 +227,7 @@ func noSpaceFor(err error) error {
 // DeleteSchedule implements harp.ScheduleService.
 func (s *service) DeleteSchedule(ctx context.Context, id, name string) error {
 	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
-		op, err := s.documentsOperation(id, wire.DeleteSchedule{Name: name})
+		op, err := s.documentsOperation(id, wire.TypeDeleteSchedule, wire.DeleteSchedule{Name: name})
 		if err != nil {
 			return none, err
 		}
@@ -286,7 +286,7 @@ func (s *service) ChangeSchedule(ctx context.Context, id, name string, c harp.Sc
 		if err := c.Check(); err != nil {
 			return none, err
 		}
-		op, err := s.documentsOperation(id, wire.ChangeSchedule{Name: name, ScheduleChange: c})
+		op, err := s.documentsOperation(id, wire.TypeChangeSchedule, wire.ChangeSchedule{Name: name, ScheduleChange: c})
 		if err != nil {
 			return none, err
 		}
@@ -364,7 +364,7 @@ func (d *Dispatcher) skipping(s *scheduled, at time.Time, who harp.Principal, no
 // TriggerSchedule implements harp.ScheduleService.
 func (s *service) TriggerSchedule(ctx context.Context, batch, name string, t harp.Trigger) (harp.Submitted, error) {
 	return request(s, ctx, func(ctx context.Context) (harp.Submitted, error) {
-		op, err := s.documentsOperation(batch, wire.Trigger{Name: name, Trigger: t})
+		op, err := s.documentsOperation(batch, wire.TypeTrigger, wire.Trigger{Name: name, Trigger: t})
 		if err != nil {
 			return harp.Submitted{}, err
 		}
@@ -414,7 +414,7 @@ func (s *service) BackfillSchedule(ctx context.Context, id, name string, from, t
 		if err := harp.CheckBackfill(name, from, to); err != nil {
 			return 0, err
 		}
-		op, err := s.puttingOperation(id, wire.Backfill{Name: name, From: from, To: to})
+		op, err := s.puttingOperation(id, wire.TypeBackfill, wire.Backfill{Name: name, From: from, To: to})
 		if err != nil {
 			return 0, err
 		}

@@ -370,7 +370,7 @@ func (d *Dispatcher) cancelBatch(ctx context.Context, id, why string, op store.O
 	}
 	d.watchers.notifyChanged(id)
 	d.wakeClock()
-	d.wakeUnreached(ctx, []string{id})
+	d.wakeUnreached([]string{id})
 	return nil
 }
 

@@ -36,7 +36,7 @@ func (d *Dispatcher) applyTransitions(ctx context.Context, ts ...store.Transitio
 			d.watchers.notifyChanged(c.Job.Batch)
 			d.wakeClock()
 		}
-		d.wakeUnreached(ctx, c.Over)
+		d.wakeUnreached(c.Over)
 	}
 	return changes, nil
 }

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -100,14 +101,23 @@ func (ws *watchers) findWatcher(id string) *watcher {
 
 // hasMembersOf reports whether somebody waits for a member of a batch, or of another one made in the same moment.
 func (ws *watchers) hasMembersOf(batch string) bool {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	for id := range ws.jobs {
-		if isMemberID(id) && len(batch) == len(id) && id[:14] == batch[:14] && id[15:18] == batch[15:18] {
-			return true
-		}
+	for range ws.membersOf(batch) {
+		return true
 	}
 	return false
+}
+
+// membersOf yields the ids of members of a batch, and of others made in the same moment, for which somebody waits.
+func (ws *watchers) membersOf(batch string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		for id := range ws.jobs {
+			if isMemberID(id) && len(batch) == len(id) && id[:14] == batch[:14] && id[15:18] == batch[15:18] && !yield(id) {
+				return
+			}
+		}
+	}
 }
 
 // isMemberID reports whether an id is that of a member of a batch. It begins as the batch's, but for the version
@@ -121,18 +131,32 @@ func (ws *watchers) notifyEnded(job *store.Job, value harp.Value) {
 	if w := ws.findWatcher(job.ID); w != nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if !w.over {
-			w.over = true
-			if job.HasValue == (len(value) > 0) {
-				w.ended, w.value = job, value
-			}
-			close(w.ends)
-			for _, c := range w.wakes {
-				wake.Signal(c)
-			}
+		if job.HasValue != (len(value) > 0) {
+			job, value = nil, nil
 		}
-		w.signalLocked()
+		w.endLocked(job, value)
 	}
+}
+
+// notifyUnread wakes all that wait for a job that cannot be read any more, or is gone: they read it, and learn that.
+func (ws *watchers) notifyUnread(id string) {
+	if w := ws.findWatcher(id); w != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.endLocked(nil, nil)
+	}
+}
+
+// endLocked wakes all that wait for the job, which has ended so; nil: it has to be read.
+func (w *watcher) endLocked(job *store.Job, value harp.Value) {
+	if !w.over {
+		w.over, w.ended, w.value = true, job, value
+		close(w.ends)
+		for _, c := range w.wakes {
+			wake.Signal(c)
+		}
+	}
+	w.signalLocked()
 }
 
 // notifyChanged wakes all that wait for a batch, "" for none, that has changed or has more in its log.

@@ -9,6 +9,7 @@ import (
 	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/target"
+	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/window"
 )
 
@@ -18,7 +19,7 @@ func (s *service) PutWindow(ctx context.Context, id string, w harp.Window) error
 		if err := w.Check(); err != nil {
 			return none, err
 		}
-		op, err := s.puttingOperation(id, wire.PutWindow{Window: w})
+		op, err := s.puttingOperation(id, wire.TypePutWindow, wire.PutWindow{Window: w})
 		if err != nil {
 			return none, err
 		}
@@ -67,12 +68,12 @@ func (s *service) openWindow(ctx context.Context, w harp.Window, now time.Time) 
 
 // DeleteWindow implements harp.MaintenanceService.
 func (s *service) DeleteWindow(ctx context.Context, id, name string) error {
-	return s.changeWindow(ctx, id, name, "delete", func(is *openWindow, _ time.Time) (*openWindow, error) { return nil, nil })
+	return s.changeWindow(ctx, id, name, wire.TypeDeleteWindow, func(is *openWindow, _ time.Time) (*openWindow, error) { return nil, nil })
 }
 
 // EndWindow implements harp.MaintenanceService.
 func (s *service) EndWindow(ctx context.Context, id, name string) error {
-	return s.changeWindow(ctx, id, name, "end", func(is *openWindow, now time.Time) (*openWindow, error) {
+	return s.changeWindow(ctx, id, name, wire.TypeEndWindow, func(is *openWindow, now time.Time) (*openWindow, error) {
 		doc := is.windowDocument
 		switch span := (window.Span{From: doc.Window.From, To: doc.Window.To}); {
 		case doc.Window.From.IsZero():
@@ -86,9 +87,9 @@ func (s *service) EndWindow(ctx context.Context, id, name string) error {
 }
 
 // changeWindow is that of the dispatcher for a window that must be there.
-func (s *service) changeWindow(ctx context.Context, id, name, what string, change func(is *openWindow, now time.Time) (*openWindow, error)) error {
+func (s *service) changeWindow(ctx context.Context, id, name string, kind transport.Type, change func(is *openWindow, now time.Time) (*openWindow, error)) error {
 	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
-		op, err := s.documentsOperation(id, []string{what, name})
+		op, err := s.documentsOperation(id, kind, wire.WindowRef{Name: name})
 		if err != nil {
 			return none, err
 		}
