@@ -193,9 +193,9 @@ func (r *Request) checkSteps() error {
 	case r.Batch.RebootWait < 0:
 		return &FieldError{Field: "reboot_wait", Message: "must be more than zero"}
 	case len(steps) == 0 && r.Batch.RebootWait != 0:
-		return &FieldError{Field: "reboot_wait", Message: "is of chains"}
+		return &FieldError{Field: "reboot_wait", Message: "only applies to chains"}
 	case len(steps) == 0 && r.Batch.EachStep:
-		return &FieldError{Field: "each_step", Message: "is of chains"}
+		return &FieldError{Field: "each_step", Message: "only applies to chains"}
 	case len(steps) == 0:
 		return nil
 	case r.Batch.Drift != "":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -14,7 +15,7 @@ import (
 var (
 	ErrNotFound      = errors.New("harp: not found")                 // no such job, host, procedure or queue
 	ErrPruned        = errors.New("harp: pruned")                    // the job was there and has been deleted by retention
-	ErrConflict      = errors.New("harp: conflict")                  // the id or key names another request, or the job's state forbids it
+	ErrConflict      = errors.New("harp: conflict")                  // the id or key names another request; of a type, as "host": the state of what that names forbids it
 	ErrInvalid       = errors.New("harp: invalid")                   // a field of the request is wrong: see [*FieldError]
 	ErrDenied        = errors.New("harp: denied")                    // not authenticated or not allowed
 	ErrRefused       = errors.New("harp: refused by the dispatcher") // a cap, a window, a limit
@@ -142,6 +143,8 @@ type RemoteError struct {
 
 func (e *RemoteError) Error() string {
 	switch {
+	case strings.HasPrefix(e.Message, e.Type+" "): // exit code 1, of the type exit
+		return e.Message
 	case e.Type != "" && e.Message != "":
 		return e.Type + ": " + e.Message
 	case e.Type == "" && e.Message == "":

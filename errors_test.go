@@ -290,6 +290,10 @@ func TestErrorText(t *testing.T) {
 	lost := newFailure("lost", "")
 	lost.Type = LostAgentRestarted
 	rejected := newFailure("rejected_not_found", "no such procedure: x")
+	window := newFailure("refused", "maintenance window freeze refuses it")
+	window.Type = "window"
+	connected := newFailure("conflict", "web01 cannot be removed: its agent is connected")
+	connected.Type = "host"
 	const id = "0198f0a2-7c11-7000-8000-000000000001"
 	call := func(id string, err error) error {
 		return &callFailedError{procedure: "service.restart", host: "web01", id: id, err: err}
@@ -308,6 +312,9 @@ func TestErrorText(t *testing.T) {
 		{get(unreachable.Err()), "web01: unreachable at dial (10.8.14.2:4306: i/o timeout); did not run; job " + id},
 		{get(offline.Err()), "unreachable: the host was away (offline); did not run; job " + id},
 		{get(&RemoteError{Type: "unit_not_found", Message: "nginx.service"}), "failed (it ran): unit_not_found: nginx.service; job " + id},
+		{get(&RemoteError{Type: "exit", Message: "exit code 77: no such unit"}), "failed (it ran): exit code 77: no such unit; job " + id},
+		{call("", window.Err()), "call service.restart on web01: refused by the dispatcher: maintenance window freeze refuses it; did not run"},
+		{connected.Err(), "conflict: web01 cannot be removed: its agent is connected"},
 		{get(lost.Err()), "outcome unknown (agent_restarted); may have run; job " + id},
 		{get(rejected.Err()), "rejected by the agent: no such procedure: x; did not run; job " + id},
 		{get(newFailure("cancelled", "").Err()), "cancelled; it ran; job " + id},

@@ -44,7 +44,7 @@ func ExampleSchedules_Put_refused() {
 	}
 	// Output:
 	// invalid cron: "0 0 31 2 *" never fires
-	// invalid tz: "Europe/Nowhere" is no zone of the time zone database, such as Europe/Madrid
+	// invalid tz: "Europe/Nowhere" is not a time zone such as Europe/Madrid
 	// invalid jitter: 1h0m0s reaches from Fri 2100-01-01 00:00 UTC to the next time, 1h0m0s later
 }
 

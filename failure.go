@@ -152,7 +152,7 @@ func (f Failure) oneLine() string {
 	default:
 		text = words(f.Code)
 	}
-	if f.Type != "" && f.Type != f.Message {
+	if f.Type != "" && f.Code != "conflict" && !strings.Contains(f.Message, f.Type) { // else the message says it
 		text += " (" + f.Type + ")"
 	}
 	return text

@@ -83,7 +83,7 @@ func (f LedgerFilter) Check() error {
 	}
 	for _, outcome := range f.Outcomes {
 		if !slices.Contains(outcomes, outcome) {
-			return &FieldError{Field: "outcomes", Message: fmt.Sprintf("%q is neither fired, skipped, missed nor failed", string(outcome))}
+			return &FieldError{Field: "outcomes", Message: fmt.Sprintf("%q is not one of fired, skipped, missed and failed", string(outcome))}
 		}
 	}
 	if err := checkTime("from", f.From); err != nil {

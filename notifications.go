@@ -181,7 +181,7 @@ func (n Notification) checkTimes() error {
 		}
 	}
 	if n.For != 0 && !slices.Equal(n.On, []string{string(EventHostAway)}) {
-		return &FieldError{Field: "for", Message: fmt.Sprintf("needs that on is %s alone", EventHostAway)}
+		return &FieldError{Field: "for", Message: fmt.Sprintf("needs %s as the only type of event", EventHostAway)}
 	}
 	return nil
 }

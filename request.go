@@ -328,7 +328,7 @@ func CheckLabelChange(set map[string]string, unset []string) error {
 // CheckID returns ErrInvalid unless id is a UUIDv7 in its canonical form.
 func CheckID(id string) error {
 	if !isID(id) {
-		return &FieldError{Field: "id", Message: "must be a UUIDv7 as harp.NewID makes it"}
+		return &FieldError{Field: "id", Message: "must be a UUIDv7"}
 	}
 	return nil
 }

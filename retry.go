@@ -41,7 +41,7 @@ func (p RetryPolicy) check() error {
 	}
 	for _, s := range p.On {
 		if s != StateLost && s != StateTimedOut && s != StateFailed {
-			return &FieldError{Field: "retry.on", Message: `must be of "lost", "timed_out", "failed"`}
+			return &FieldError{Field: "retry.on", Message: "must be one or more of lost, timed_out, failed"}
 		}
 	}
 	switch {

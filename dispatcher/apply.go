@@ -149,7 +149,7 @@ func (a *application) note(d harp.Document, isThere bool, managedBy string, fiel
 	change := harp.DocumentChange{Kind: d.Kind(), Name: d.Name(), Action: harp.DocumentMade}
 	if isThere {
 		if managedBy != "" && managedBy != a.managedBy {
-			return false, failures.New("conflict", fmt.Sprintf("%s %s is managed by %s", d.Kind(), d.Name(), managedBy)).Err()
+			return false, conflictOf(string(d.Kind()), fmt.Sprintf("%s %s is managed by %s", d.Kind(), d.Name(), managedBy))
 		}
 		change.Action, change.Fields = harp.DocumentChanged, fields
 		if managedBy == "" {
@@ -175,7 +175,7 @@ func (a *application) noteDeleted(kind harp.DocumentKind, name string) {
 
 // errManaged is why somebody cannot put or delete by hand what is managed.
 func errManaged(kind harp.DocumentKind, name, managedBy string) error {
-	return failures.New("conflict", fmt.Sprintf("%s %s is managed by %s: change its document, and apply that", kind, name, managedBy)).Err()
+	return conflictOf(string(kind), fmt.Sprintf("%s %s is managed by %s: change its document, and apply that", kind, name, managedBy))
 }
 
 // has reports whether there is a document of something.

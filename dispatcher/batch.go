@@ -499,5 +499,5 @@ func (d *Dispatcher) illegalChange(ctx context.Context, id string, c harp.BatchC
 	if err != nil {
 		return err
 	}
-	return failures.New("conflict", fmt.Sprintf("cannot %s batch %s: it is %s", c.Kind, id, b.State)).Err()
+	return conflictOf("batch", fmt.Sprintf("cannot %s batch %s: it is %s", c.Kind, id, b.State))
 }

@@ -333,7 +333,7 @@ func (d *Dispatcher) deleteGroup(ctx context.Context, op store.Operation, name s
 }
 
 func errGroupUsed(name string, by harp.DocumentKind, user string) error {
-	return failures.New("conflict", fmt.Sprintf("group %s is used by %s %s", name, by, user)).Err()
+	return conflictOf("group", fmt.Sprintf("group %s is used by %s %s", name, by, user))
 }
 
 // asked is by what a request is told from others: requests of two kinds may have the same content.

@@ -46,7 +46,7 @@ func (s *service) ForceLost(ctx context.Context, id, why string) error {
 		}
 		job, err := s.d.readJob(ctx, id)
 		if err == nil && (job.State != harp.StateLost || job.Reason != harp.LostForced) {
-			err = failures.New("conflict", "job "+id+" is "+string(job.State)+"; only a job that is sent, running, cancelling or unknown can be given up").Err()
+			err = conflictOf("job", "job "+id+" is "+string(job.State)+"; only a job that is sent, running, cancelling or unknown can be given up")
 		}
 		return none, err
 	})

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/harpcaller/harp/dispatcher/internal/inventory"
-	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -126,9 +125,7 @@ func (h *host) checkRemovable() error {
 	default:
 		return nil
 	}
-	failure := failures.New("conflict", h.name+" cannot be removed: "+why)
-	failure.Type = "host"
-	return failure.Err()
+	return conflictOf("host", h.name+" cannot be removed: "+why)
 }
 
 // forget leaves nothing of what was known of a host that has been removed.

@@ -102,7 +102,7 @@ func (d dependencies) dependents(name string) (names []string) {
 // checkDeleted refuses that a schedule is gone that others come after. Errors: harp.ErrConflict.
 func (d dependencies) checkDeleted(name string) error {
 	if users := d.dependents(name); len(users) > 0 {
-		return failures.New("conflict", fmt.Sprintf("schedule %s is what schedule %s comes after", name, strings.Join(users, ", "))).Err()
+		return conflictOf("schedule", fmt.Sprintf("schedule %s cannot be deleted: it is needed by %s", name, strings.Join(users, ", ")))
 	}
 	return nil
 }

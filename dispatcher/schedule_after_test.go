@@ -83,7 +83,7 @@ func TestApplyAfter(t *testing.T) {
 			}
 			wantField(t, "a circle through another's", apply(false, following("root", "mine")), "documents[0].after[0].schedule", "root after mine after b after root")
 			wantField(t, "one that is pruned", apply(true, following("c", "b")), "documents[0].after[0].schedule", `no schedule "b"`)
-			if err := apply(true, root); !errors.Is(err, harp.ErrConflict) || !strings.Contains(err.Error(), "schedule b is what schedule mine comes after") {
+			if err := apply(true, root); !errors.Is(err, harp.ErrConflict) || !strings.Contains(err.Error(), "schedule b cannot be deleted: it is needed by mine") {
 				t.Errorf("one that another's comes after: %v", err)
 			}
 		}

@@ -101,7 +101,7 @@ func noSchedule(name string) error { return failures.NotFound("schedule", name) 
 // illegalStep is an error of a schedule's life as callers know it.
 func illegalStep(err error) error {
 	if errors.Is(err, store.ErrIllegal) {
-		return failures.New("conflict", strings.TrimPrefix(err.Error(), store.ErrIllegal.Error()+": ")).Err()
+		return conflictOf("schedule", strings.TrimPrefix(err.Error(), store.ErrIllegal.Error()+": "))
 	}
 	return err
 }
@@ -345,7 +345,7 @@ func (d *Dispatcher) skipping(s *scheduled, at time.Time, who harp.Principal, no
 			next, found = s.Next(next.Nominal)
 		}
 		if !found {
-			return nil, failures.New("conflict", "schedule "+s.name+" has no time to come").Err()
+			return nil, conflictOf("schedule", "schedule "+s.name+" has no time to come")
 		}
 		at = next.Nominal
 	}
@@ -381,7 +381,7 @@ func (s *service) TriggerSchedule(ctx context.Context, batch, name string, t har
 				return nil, illegalStep(err)
 			}
 			if n := len(is.state.Runs); n >= maxRuns && is.Schedule.Overlap != harp.OverlapAllow { // a time might fire beside one that is forgotten
-				return nil, failures.New("conflict", fmt.Sprintf("%d runs of schedule %s are not over", n, name)).Err()
+				return nil, conflictOf("schedule", fmt.Sprintf("%d runs of schedule %s are not over", n, name))
 			}
 			step, counted, err := s.d.firing(ctx, is, dec, batch, now)
 			if err != nil {

@@ -92,7 +92,7 @@ func (a *application) planWindow(ctx context.Context, doc harp.Document) error {
 	}
 	one, isOpen := a.opened[w.Name]
 	if !isOpen {
-		return failures.New("conflict", "window "+w.Name+" was changed meanwhile: apply again").Err()
+		return conflictOf("window", "window "+w.Name+" was changed meanwhile: apply again")
 	}
 	to := one.window
 	if one.err != nil {

@@ -77,9 +77,9 @@ func (s *service) EndWindow(ctx context.Context, id, name string) error {
 		doc := is.windowDocument
 		switch span := (window.Span{From: doc.Window.From, To: doc.Window.To}); {
 		case doc.Window.From.IsZero():
-			return nil, failures.New("conflict", "window "+name+" recurs, so it cannot be ended: delete or replace it").Err()
+			return nil, conflictOf("window", "window "+name+" recurs, so it cannot be ended: delete or replace it")
 		case !span.Covers(now):
-			return nil, failures.New("conflict", "window "+name+" is not open").Err()
+			return nil, conflictOf("window", "window "+name+" is not open")
 		}
 		doc.Window.To = now.UTC()
 		return newOpenWindow(doc, 0), nil

@@ -94,7 +94,7 @@ func parseCron(text string) (expression, error) {
 // splitCron returns the seven fields.
 func splitCron(text string) ([]string, error) {
 	if strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ=") {
-		return nil, cronError("", "%s: the zone is no part of the expression, it has the field tz", strings.Fields(text)[0])
+		return nil, cronError("", "%s: the zone does not belong in the expression; give it as tz", strings.Fields(text)[0])
 	}
 	if strings.HasPrefix(text, "@") {
 		macro, ok := macros[text]

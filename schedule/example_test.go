@@ -35,7 +35,7 @@ func ExampleParse() {
 	// Output:
 	// true schedule: invalid cron: hour: 22-4: a range cannot end before it begins
 	// true schedule: invalid cron: @reboot: a schedule knows times, and nothing of when a host starts
-	// true schedule: invalid cron: TZ=UTC: the zone is no part of the expression, it has the field tz
+	// true schedule: invalid cron: TZ=UTC: the zone does not belong in the expression; give it as tz
 	// true schedule: invalid cron: every 10ms: must be one second or more
 }
 

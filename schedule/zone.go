@@ -229,7 +229,7 @@ func LoadZone(name string) (*time.Location, error) {
 	}
 	loc, err := time.LoadLocation(name)
 	if err != nil {
-		return nil, &FieldError{Field: "tz", Message: fmt.Sprintf("%q is no zone of the time zone database, such as Europe/Madrid", name)}
+		return nil, &FieldError{Field: "tz", Message: fmt.Sprintf("%q is not a time zone such as Europe/Madrid", name)}
 	}
 	return loc, nil
 }

@@ -28,7 +28,7 @@ func newZones(o CalendarOptions) (*zones, error) {
 	for _, id := range slices.Sorted(maps.Keys(o.Zones)) {
 		loc, err := schedule.LoadZone(o.Zones[id])
 		if err != nil || o.Zones[id] == "" {
-			return nil, &FieldError{Field: "zones", Message: fmt.Sprintf("%q stands for %q, which is no zone of the time zone database, such as Europe/Madrid", shorten(id), shorten(o.Zones[id]))}
+			return nil, &FieldError{Field: "zones", Message: fmt.Sprintf("%q stands for %q, which is not a time zone such as Europe/Madrid", shorten(id), shorten(o.Zones[id]))}
 		}
 		z.given[id] = loc
 	}

@@ -21,17 +21,18 @@ func (c *cli) scheduleApplyCommand() *cobra.Command {
 	var f applyFlags
 	cmd := &cobra.Command{
 		Use:   "apply -f DIR|FILE",
-		Short: "Make schedules, groups, windows and notifications what documents say",
-		Long: `Make schedules, groups, maintenance windows and notifications what the documents of a file
-say, or those of all files *.yaml and *.yml in a folder: all of them together, or nothing if
-something is wrong. What has changed is printed by field. What is as its document says is not
-touched.
+		Short: "Make schedules, groups, windows and notifications match documents",
+		Long: `Make schedules, groups, maintenance windows, notifications and retention rules match the
+documents in a file, or in all files *.yaml and *.yml of a folder: all of them in one step,
+or none if something is wrong. Each changed field is printed. What already matches its
+document is left alone.
 
-Nobody can then add, remove or set by hand what a document is of; pause, unpause, skip and run
-are not refused. Those who apply documents are told apart by --managed-by. With --prune what
-they applied before, and is in no document any more, is deleted.
+What comes from a document cannot be changed or deleted by hand, but it can be paused,
+unpaused, skipped and run. It is managed by a name, --managed-by: only documents applied
+under this name change it. --prune deletes what the name manages and no document has any
+more.
 
-See harp help schedules for what a document may have.`,
+See harp help schedules for the keys of documents.`,
 		Example: `  harp schedule apply -f schedules --dry-run
   harp schedule apply -f schedules --prune
   harp schedule apply -f schedules --dry-run --exit-code --quiet`,
@@ -46,8 +47,8 @@ See harp help schedules for what a document may have.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.path, "file", "f", "", "the `file` or folder of the documents")
-	flags.StringVar(&f.managedBy, "managed-by", "", "the `name` of those who apply them (default: the folder's name)")
-	flags.BoolVar(&f.options.Prune, "prune", false, "delete what they applied before and is in no document any more")
+	flags.StringVar(&f.managedBy, "managed-by", "", "the `name` that manages them (default: the folder's name)")
+	flags.BoolVar(&f.options.Prune, "prune", false, "also delete what this name manages and is no longer in any document")
 	flags.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if something differs")
 	bindDryRun(cmd, &f.options.DryRun)
 	if err := cmd.MarkFlagRequired("file"); err != nil {
@@ -129,7 +130,7 @@ func (c *cli) printApplied(f *applyFlags, managedBy string, done harp.Applied) e
 	}
 	switch left := done.Count - len(done.Changes); {
 	case done.Count == 0:
-		c.notice("nothing differs for %s", managedBy)
+		c.notice("nothing to change for %s", managedBy)
 	case len(done.Changes) == 0:
 		c.notice("applied for %s: %d documents changed something", managedBy, done.Count)
 	case left > 0:
@@ -155,10 +156,10 @@ func (c *cli) scheduleExportCommand() *cobra.Command {
 		Use:   "export [NAME...]",
 		Short: "Write schedules, groups and windows as documents",
 		Long: `Write the schedules, groups and maintenance windows of these names, or all of them, as
-documents that harp schedule apply takes: to stdout, or into a folder, each in a file of its
-own, with the calendars of windows beside them. A file that is there already is replaced.
+documents for harp schedule apply: to stdout, or into a folder, one file each, with the
+calendars of windows beside them. Existing files are replaced.
 
-Arguments that are secret are written as ***, which apply refuses: put in the secrets.`,
+Secret arguments are written as ***, which apply refuses: fill them in.`,
 		Example: `  harp schedule export nightly
   harp schedule export -d schedules`,
 		Args: cobra.ArbitraryArgs,
@@ -174,7 +175,7 @@ Arguments that are secret are written as ***, which apply refuses: put in the se
 		}),
 		ValidArgsFunction: c.completeOnly(c.asksWords(scheduleWords)),
 	}
-	cmd.Flags().StringVarP(&dir, "dir", "d", "", "the `folder` to write to, which is made if it is not there")
+	cmd.Flags().StringVarP(&dir, "dir", "d", "", "the `folder` to write to, created if missing")
 	return cmd
 }
 

@@ -145,7 +145,7 @@ func parseWord(word string, parse func(name, text string) (any, error)) (name st
 	}
 	if name, ok = strings.CutSuffix(name, ":"); ok {
 		if v, err = parseJSON([]byte(text)); err != nil {
-			return "", nil, invalid("args."+name, "must be JSON behind :=") // what it is may be a secret
+			return "", nil, invalid("args."+name, "must be JSON after :=") // what it is may be a secret
 		}
 		return name, v, nil
 	}
@@ -189,7 +189,7 @@ func dictionary(words []string) (map[string]any, error) {
 	for _, word := range words {
 		key, v, err := parseWord(word, func(_, text string) (any, error) { return text, nil })
 		if err != nil {
-			return nil, invalid("queue", "%s is neither a JSON object nor name=value", word)
+			return nil, invalid("queue", "%q is neither a JSON object nor name=value", word)
 		}
 		if _, twice := name[key]; twice {
 			return nil, invalid("queue", "%s is given twice", key)
@@ -245,7 +245,7 @@ func labels(words []string) (map[string]string, error) {
 	for _, word := range words {
 		k, v, ok := strings.Cut(word, "=")
 		if !ok || k == "" {
-			return nil, invalid("label", "%s is not key=value", word)
+			return nil, invalid("label", "%q is not key=value", word)
 		}
 		if _, twice := m[k]; twice {
 			return nil, invalid("label", "%s is given twice", k)

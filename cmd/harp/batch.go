@@ -88,7 +88,7 @@ func (c *cli) batchListCommand() *cobra.Command {
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
 			for _, word := range states {
 				if !slices.Contains(batchStates, harp.BatchState(word)) {
-					return invalid("state", "%s is none of %s%s", word, batchStateWords(), didYouMean(word, strings.Split(batchStateWords(), ", ")))
+					return invalid("state", "%s is not one of %s%s", word, batchStateWords(), didYouMean(word, strings.Split(batchStateWords(), ", ")))
 				}
 				f.States = append(f.States, harp.BatchState(word))
 			}
@@ -315,7 +315,7 @@ func chosenHosts(ctx context.Context, caller *harp.Caller, text string) (map[str
 		return nil, nil
 	}
 	if err := checkTarget(text); err != nil {
-		return nil, err
+		return nil, ofFlag("host", err)
 	}
 	names, err := caller.Target(text).Hosts(ctx)
 	if err != nil {
@@ -335,11 +335,12 @@ func (c *cli) batchFollowCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "follow ID",
-		Short: "Print the records and ends of a batch's members as they come, until it ends",
-		Long: `Print the records and the ends of a batch's members as they come, each with its host, until
-the batch has ended or is paused and nothing of it runs; the exit code is as that of harp
-run. It begins now; --since 0 adds all that came before, and the number that Ctrl-C says
-goes on where it was left, also in another process.`,
+		Short: "Print the records and outcomes of a batch's members as they come, until it ends",
+		Long: `Print the records and outcomes of a batch's members as they come, each with its host, until
+the batch has ended, or is paused with nothing running. The exit code is that of harp run.
+
+Output starts now; --since 0 includes everything before. Ctrl-C prints a number, with which
+--since resumes, also in another process.`,
 		Example: `  harp batch follow last --since 0
   harp batch follow last --host web01 -o jsonl`,
 		Args:        cobra.ExactArgs(1),
@@ -366,9 +367,9 @@ func (c *cli) batchResultsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "results ID",
 		Short: "Print what a batch's hosts returned, until it ends",
-		Long: `Print what a batch's hosts returned, all from the first on, as harp run does: until the batch
-has ended or is paused and nothing of it runs, and with its exit code. --no-wait prints what
-is there.`,
+		Long: `Print what a batch's hosts returned, from the first result on, as harp run does: until the
+batch has ended, or is paused with nothing running, and with the same exit code. --no-wait
+prints the results so far.`,
 		Example: `  harp batch results last
   harp batch results last --no-wait -o jsonl`,
 		Args:        cobra.ExactArgs(1),
@@ -384,9 +385,9 @@ is there.`,
 	c.bindHosts(cmd, &hosts)
 	flags := cmd.Flags()
 	flags.Uint64Var(&w.since, "since", 0, "from this `number` of the batch's log on")
-	flags.BoolVar(&w.noWait, "no-wait", false, "stop at the end of what is there")
+	flags.BoolVar(&w.noWait, "no-wait", false, "do not wait for more results")
 	flags.BoolVar(&w.unfolded, "no-fold", false, "print the result of each host, equal ones too")
-	flags.BoolVar(&w.output, "printed", false, "of commands, what they printed is their result")
+	flags.BoolVar(&w.output, "printed", false, "print what commands printed as their result")
 	c.bindExit(cmd, exitMapped)
 	return cmd
 }

@@ -29,7 +29,7 @@ func (c *cli) batchPauseCommand() *cobra.Command {
 func (c *cli) batchResumeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume ID...",
-		Short: "Let a paused batch go on; its failures count anew",
+		Short: "Let a paused batch go on; failures are counted from zero again",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: c.asksBatches(func(ctx context.Context, _ *harp.Caller, batch *harp.Batch) error {
 			if err := batch.Resume(ctx); err != nil {
@@ -66,9 +66,9 @@ func (c *cli) batchCancelCommand() *cobra.Command {
 			case c.format == formatJSON:
 				return c.printObject(object{{"id", batch.ID()}, {"cancelled", n}})
 			case n == 0:
-				c.notice("batch %s: nothing of it was left to cancel", batch.ID())
+				c.notice("batch %s: nothing left to cancel", batch.ID())
 			default:
-				c.notice("batch %s: cancellation requested, of %s that had not ended", batch.ID(), jobsText(n))
+				c.notice("batch %s: cancellation requested for %s", batch.ID(), jobsText(n))
 			}
 			return nil
 		}),
@@ -119,14 +119,13 @@ func (c *cli) batchRetryCommand() *cobra.Command {
 	asked := make([]bool, len(retriable))
 	cmd := &cobra.Command{
 		Use:   "retry ID",
-		Short: "Call the hosts of a batch again that failed, as a new batch",
-		Long: `Call hosts of a batch again, as a new batch that names the old one: without a flag that says
-which, those that failed and those that did not start. Of a batch that runs none are; of a
-paused one those that have ended. Procedure, arguments and options are those of the old
-batch unless they are given.
+		Short: "Call the failed hosts of a batch again, as a new batch",
+		Long: `Call hosts of a batch again, as a new batch that names the old one: by default those that
+failed or did not start. The old batch must have ended or be paused. Procedure, arguments
+and options are those of the old batch unless they are given.
 
-What was lost, or cancelled while it ran, may have run: it is called again only when that is
-asked for.`,
+Members that were lost, or cancelled while they ran, may have done something: they are
+called again only with --lost and --cancelled.`,
 		Example:     "  harp batch retry last --failed --unreachable\n  harp batch retry last --failed --parallel 1 -d",
 		Args:        cobra.ExactArgs(1),
 		Annotations: runs(),

@@ -31,7 +31,7 @@ func (c *cli) printMeasurement(m *measurement) error {
 		m.accepted.row("accepted"), m.ended.row("ended"),
 	})
 	c.say("")
-	c.table([]string{"ended within", "calls", ""}, m.ended.histogram())
+	c.table([]string{"ended within", "calls", ""}, m.ended.histogram(c.room()))
 	return nil
 }
 
@@ -44,15 +44,19 @@ func (l *latencies) row(name string) []string {
 // barLength is how many characters the longest bar has.
 const barLength = 40
 
-// histogram is a row for each bar.
-func (l *latencies) histogram() (rows [][]string) {
+// histogram is a row for each bar, in as many columns as there is room for; 0: any number.
+func (l *latencies) histogram(room int) (rows [][]string) {
+	longest := uint64(barLength)
+	if beside := len("ended within") + 2 + max(len("calls"), len(strconv.FormatUint(l.n, 10))) + 2; room > 0 {
+		longest = uint64(min(barLength, max(room-beside, 4))) //nolint:gosec // from 4 to barLength
+	}
 	bars := l.bars()
 	most := uint64(1)
 	for _, b := range bars {
 		most = max(most, b.n)
 	}
 	for _, b := range bars {
-		length := (b.n*barLength + most - 1) / most                                                                       // one for a single one
+		length := (b.n*longest + most - 1) / most                                                                         // one for a single one
 		rows = append(rows, []string{threeDigits(b.upTo), strconv.FormatUint(b.n, 10), strings.Repeat("#", int(length))}) //nolint:gosec // up to barLength
 	}
 	return rows

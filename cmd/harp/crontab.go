@@ -20,17 +20,17 @@ func (c *cli) scheduleImportCommand() *cobra.Command {
 	f := crontabFlags{}
 	crontab := &cobra.Command{
 		Use:   "crontab FILE --target TARGET --dir DIR",
-		Short: "Make schedule documents and procedures of a table of cron",
-		Long: `Make of each line of a table of cron, such as /etc/crontab, a schedule document and a
-procedure that runs the line's command with the shell, as the line's user, with the variables
-set above it, and what stands behind % to read. Nothing is sent to the dispatcher:
+		Short: "Turn a crontab into schedule documents and procedures",
+		Long: `Turn each line of a crontab, such as /etc/crontab, into a schedule document and a procedure.
+The procedure runs the line's command with its shell, as its user, with the variables set
+above it, and with what follows % as its stdin. Nothing is sent to the dispatcher:
 
   DIR/TABLE.yaml             schedules, for harp schedule apply -f DIR
   DIR/procedures/TABLE.yaml  procedures, for the folder of the agents of the target
 
-Lines that no schedule can be made of, such as @reboot, are listed, and the exit code is 1.
-Unlike with cron a run is left out while the last one goes on: see overlap in
-harp help schedules.`,
+Lines that cannot become schedules, such as @reboot, are listed, and the exit code is 1.
+Unlike with cron, a time is skipped while the last run goes on: see overlap in harp help
+schedules.`,
 		Example: `  harp schedule import crontab /etc/crontab --target role=db --dir schedules
   harp schedule import crontab ada.txt --user --target web01 --tz Europe/Madrid --dir schedules`,
 		Args: cobra.ExactArgs(1),
@@ -38,9 +38,9 @@ harp help schedules.`,
 	}
 	flags := crontab.Flags()
 	flags.StringVar(&f.target, "target", "", "the hosts that have the procedures, as a `target`")
-	flags.BoolVar(&f.ofUser, "user", false, "the table is a user's own, as crontab -l prints it: no user stands before the command")
+	flags.BoolVar(&f.ofUser, "user", false, "the crontab is a user's own, as crontab -l prints it, without a user before each command")
 	flags.StringVar(&f.zone, "tz", "", "the time `zone` of lines without CRON_TZ above them (default: the dispatcher's time_zone)")
-	flags.StringVarP(&f.dir, "dir", "d", "", "the `folder` to write to, which is made if it is not there")
+	flags.StringVarP(&f.dir, "dir", "d", "", "the `folder` to write to, created if missing")
 	for _, name := range []string{"target", "dir"} {
 		if err := crontab.MarkFlagRequired(name); err != nil {
 			panic(err) // it was just made

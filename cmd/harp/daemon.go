@@ -62,12 +62,12 @@ func (c *cli) printConfig(cfg interface{ YAML() ([]byte, error) }) error {
 	return err
 }
 
-// checked says that a configuration is good.
+// checked says that a configuration is valid.
 func (c *cli) checked(file string) error {
 	if c.format == formatJSON {
 		return c.printObject(object{{"config", file}, {"ok", true}})
 	}
-	c.say("%s is good", file)
+	c.say("%s is valid", file)
 	return nil
 }
 

@@ -28,12 +28,12 @@ func (c *cli) devCommand() *cobra.Command {
 		Short: "Run a dispatcher and demonstration hosts on this machine",
 		Long: `Run a dispatcher and demonstration hosts, demo1 and so on, in one process, over TLS on
 loopback. The first start makes certificates; they and the data stay in the folder
-between starts. The context "dev" is written and made the current one, so that harp call
+between starts. It writes the context "dev" and makes it the current one, so that harp call
 works without flags in another terminal.
 
-Webhooks of notifications, and calendars of windows, may be on this machine, also by http.
-Webhooks are signed with the
-secret "dev", which the first start makes in the folder's secrets. No mail is sent.`,
+Webhooks of notifications and calendars of windows may be on this machine, also over http.
+Webhooks are signed with the secret "dev", which the first start creates in the folder's
+secrets. No mail is sent.`,
 		Example: "  harp dev --hosts 2",
 		Args:    cobra.NoArgs,
 		RunE: c.does(func(ctx context.Context, _ []string) error {

@@ -255,7 +255,7 @@ func (d *doctor) hosts(ctx context.Context, caller *harp.Caller) {
 
 // problemTodos is what to do about the problems of a host.
 var problemTodos = map[string]string{
-	harp.ProblemProcedures:  "mend the file; harp agent --check-config on the host says whether it is good",
+	harp.ProblemProcedures:  "fix the file; harp agent --check-config on the host checks it",
 	harp.ProblemCertificate: "give the agent a new certificate, and send it SIGHUP",
 	harp.ProblemDuplicate:   "stop the other agent, or give it a certificate with a name of its own",
 }

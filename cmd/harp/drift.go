@@ -49,7 +49,7 @@ checked has none; host.drift.NAME=unknown selects it.`,
 
 		ValidArgsFunction: c.completeOnly(listed(c.asksWords(targetWords))),
 	}
-	cmd.Flags().StringVar(&name, "name", "", "only marks under this `name`")
+	cmd.Flags().StringVar(&name, "name", "", "only marks with this `name`")
 	bindWatch(cmd, &watch)
 	c.completeFlag(cmd, "name", c.asksWords(driftWords))
 	return cmd

@@ -27,8 +27,8 @@ type eventFlags struct {
 func (c *cli) bindEvents(cmd *cobra.Command, f *eventFlags) {
 	f.since.past = true
 	flags := cmd.Flags()
-	flags.StringVar(&f.filter.After, "after", "", "only what follows the event with this `cursor`; start: everything that is kept")
-	flags.StringSliceVar(&f.filter.Types, "type", nil, "only these `types`; job.* is all that begin with job.")
+	flags.StringVar(&f.filter.After, "after", "", "only events after the one with this `cursor`; start: all that are kept")
+	flags.StringSliceVar(&f.filter.Types, "type", nil, "only these `types`; job.* selects all that begin with job.")
 	flags.StringVar(&f.filter.Job, "job", "", "only about this `job`")
 	flags.StringVar(&f.filter.Batch, "batch", "", "only about this `batch` or its jobs")
 	flags.StringVar(&f.filter.Host, "host", "", "only about this `host`")
@@ -51,13 +51,13 @@ func (f *eventFlags) check(ctx context.Context, c *cli, caller *harp.Caller) (ha
 	var err error
 	if filter.Job != "" {
 		if filter.Job, err = c.jobID(ctx, caller, filter.Job); err != nil {
-			return filter, err
+			return filter, ofFlag("job", err)
 		}
 	}
 	if filter.Batch != "" {
 		filter.Batch, err = c.findID(ctx, batchNames(caller), filter.Batch)
 	}
-	return filter, err
+	return filter, ofFlag("batch", err)
 }
 
 // eventTypes are the words that --type takes, but for beginnings of them.

@@ -18,11 +18,11 @@ import (
 const (
 	exitOK          = 0
 	exitFailed      = 1   // the procedure failed
-	exitUsage       = 2   // usage, bad arguments, id conflict; nothing ran
+	exitUsage       = 2   // usage, bad arguments, an id or key of another call; nothing ran
 	exitCancelled   = 3   // the job was cancelled
 	exitDenied      = 4   // not authenticated or not allowed
 	exitNotFound    = 5   // no such host, job, procedure or queue; pruned
-	exitRefused     = 6   // refused by the dispatcher, or by the agent for another reason than 2, 4, 5
+	exitRefused     = 6   // refused by the dispatcher, also for the state of something, or by the agent for another reason than 2, 4, 5
 	exitUnreachable = 7   // host unreachable or job expired; did not run
 	exitUnknown     = 8   // outcome unknown: lost, or a submission that may have arrived
 	exitWaited      = 9   // waited for as long as was asked; the job goes on
@@ -77,8 +77,10 @@ func exitCode(err error, remote bool) int {
 		return exitDenied
 	case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned):
 		return exitNotFound
-	case errors.Is(err, harp.ErrInvalid), errors.Is(err, harp.ErrConflict):
+	case errors.Is(err, harp.ErrInvalid):
 		return exitUsage
+	case errors.Is(err, harp.ErrConflict):
+		return conflictCode(err)
 	case errors.Is(err, harp.ErrUnreachable), errors.Is(err, harp.ErrExpired):
 		return exitUnreachable
 	case errors.Is(err, harp.ErrRefused), errors.Is(err, harp.ErrNoSpace), errors.Is(err, harp.ErrRejected):
@@ -87,6 +89,15 @@ func exitCode(err error, remote bool) int {
 		return exitDetached
 	}
 	return exitHarp
+}
+
+// conflictCode is the exit code of a harp.ErrConflict: one of a type is about the state of what it
+// names, as a host that is connected, and refused; any other is about an id or a key.
+func conflictCode(err error) int {
+	if harp.FailureOf(err).Type != "" {
+		return exitRefused
+	}
+	return exitUsage
 }
 
 // endedBySignal is the type of the failure of a command that a signal ended.

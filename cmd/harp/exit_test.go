@@ -18,6 +18,13 @@ import (
 // failure is an error as it comes from the store or over the network.
 func failure(code string) error { return failures.New(code, "").Err() }
 
+// conflictAbout is a conflict of a type, as the dispatcher refuses what a state forbids.
+func conflictAbout(kind string) error {
+	f := failures.New("conflict", "its agent is connected")
+	f.Type = kind
+	return f.Err()
+}
+
 func TestExitCode(t *testing.T) {
 	code := func(n int) *int { return &n }
 	for _, test := range []struct {
@@ -37,6 +44,9 @@ func TestExitCode(t *testing.T) {
 		{"a field is wrong", &harp.FieldError{Field: "args.to", Message: "must be an integer"}, 2},
 		{"the same over the network", failure("invalid"), 2},
 		{"the id names another call", failure("conflict"), 2},
+		{"the state of a host forbids it", conflictAbout("host"), 6},
+		{"the same in a context", fmt.Errorf("remove: %w", conflictAbout("host")), 6},
+		{"a name that is taken", &existsError{}, 2},
 		{"rejected for its arguments", failure("rejected_invalid"), 2},
 		{"cancelled", failure("cancelled"), 3},
 		{"denied", failure("denied"), 4},

@@ -2,7 +2,9 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,13 +17,17 @@ import (
 // was given.
 var fieldFlags = map[string][]string{
 	"after.schedule":     {"after"},
+	"args.cwd":           {"cwd"}, // of harp exec
+	"args.env":           {"env"},
+	"args.stdin":         {"stdin"},
 	"after.within":       {"within"},
 	"calendar.content":   {"calendar"},
 	"calendar.event":     {"event"},
 	"calendar.zones":     {"zone"},
 	"calendar.url":       {"calendar"},
 	"cron":               {"cron", "every", "at"},
-	"hosts":              {"hosts-file"},
+	"hosts":              {"hosts-file", "hosts"},
+	"n":                  {"limit"},
 	"labels":             {"schedule-label", "label"},
 	"outcomes":           {"outcome"},
 	"principal":          {"by"},
@@ -81,6 +87,52 @@ func givenFlag(cmd *cobra.Command, names []string) (first *pflag.Flag) {
 	return first
 }
 
+// ofFlag is an error of a field whose value a flag gave that is not called so.
+func ofFlag(flag string, err error) error {
+	var wrong *harp.FieldError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	return invalid(flag, "%s", wrong.Message)
+}
+
+// flagError is the error of a command line whose flags cannot be read.
+func flagError(cmd *cobra.Command, err error) error {
+	var wrong *pflag.InvalidValueError
+	if !errors.As(err, &wrong) {
+		return unknownFlag(cmd, err)
+	}
+	text := wrong.Unwrap().Error()
+	var number *strconv.NumError
+	switch kind := wrong.GetFlag().Value.Type(); {
+	case !errors.As(err, &number):
+	case kind == "bool":
+		text = fmt.Sprintf("must be true or false, is %q", wrong.GetValue())
+	case errors.Is(err, strconv.ErrRange):
+		text = wrong.GetValue() + " is too large"
+	default:
+		text = fmt.Sprintf("must be a whole number, is %q", wrong.GetValue())
+	}
+	return invalid(wrong.GetFlag().Name, "%s", text)
+}
+
+// clashingFlags is the error of a command that is given two flags of which it takes one.
+func clashingFlags(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		for _, group := range flag.Annotations[onlyOneOf] {
+			for name := range strings.FieldsSeq(group) {
+				if other := cmd.Flags().Lookup(name); err == nil && name != flag.Name && other.Changed {
+					err = fmt.Errorf("--%s cannot be combined with --%s", flag.Name, name)
+				}
+			}
+		}
+	})
+	return err
+}
+
+// onlyOneOf is the annotation by which cobra's MarkFlagsMutuallyExclusive keeps its groups.
+const onlyOneOf = "cobra_annotation_mutually_exclusive"
+
 // errorText is an error in words, in which a field is called by the flag that gives it.
 func (c *cli) errorText(err error) string {
 	text := strings.TrimPrefix(err.Error(), "harp: ")
@@ -88,10 +140,14 @@ func (c *cli) errorText(err error) string {
 	if c.command == nil || !errors.As(err, &wrong) {
 		return text
 	}
-	flag := flagOf(c.command, wrong.Field)
-	if flag == nil {
+	named := &harp.FieldError{Message: wrong.Message}
+	switch flag := flagOf(c.command, wrong.Field); {
+	case flag != nil:
+		named.Field = "--" + flag.Name
+	case c.command.Name() == "exec" && strings.HasPrefix(wrong.Field, "args.argv"):
+		named.Field = "COMMAND"
+	default:
 		return text
 	}
-	named := &harp.FieldError{Field: "--" + flag.Name, Message: wrong.Message}
 	return strings.Replace(text, wrong.Error(), named.Error(), 1)
 }

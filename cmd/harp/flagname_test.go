@@ -79,7 +79,7 @@ func TestErrorsNameFlags(t *testing.T) {
 	f.every = true
 	for args, want := range map[string]string{
 		"call demo1 count to=3 --priority 101":                               "invalid --priority: must be from -100 to 100",
-		"call demo1 count to=3 --retry soon":                                 "invalid --retry: must be of",
+		"call demo1 count to=3 --retry soon":                                 "invalid --retry: must be one or more of",
 		"call demo1 count to=3 --retry lost --attempts 200":                  "invalid --attempts: must be from 1 to 100",
 		"call demo1 count to=3 --id x":                                       "invalid --id: must be a UUIDv7",
 		"call demo1 count to=3 --start-after 2h --start-before 1h":           "invalid --start-before: is before",
@@ -89,7 +89,7 @@ func TestErrorsNameFlags(t *testing.T) {
 		"run demo* count to=3 -y --rolling 5,1":                              "invalid --rolling: ",
 		"run demo* count to=3 -y --subset 0":                                 "invalid --subset: ",
 		"run demo* count to=3 -y --parallel 0":                               "invalid --parallel: must not be empty or zero",
-		"run demo* count to=3 -y --reboot-wait 1m":                           "invalid --reboot-wait: is of chains",
+		"run demo* count to=3 -y --reboot-wait 1m":                           "invalid --reboot-wait: only applies to chains",
 		"schedule add s demo1 count to=3 --at 2020-01-01T00:00":              "invalid --at: ",
 		"schedule add s demo1 count to=3 --cron @daily --catch-up-most 2000": "invalid --catch-up-most: ",
 		"schedule add s demo1 count to=3 --every 1h --parallel 0":            "invalid --parallel: must",
@@ -102,7 +102,7 @@ func TestErrorsNameFlags(t *testing.T) {
 		"queue set db=main":                                                  "missing --concurrency",
 		"ctx add p --addr a:1 --cert /none --key /none --ca /none":           "invalid --cert: stat /none",
 		"job show zzz":        "invalid id: ",
-		"job ls --state nope": "invalid --state: nope is none of",
+		"job ls --state nope": "invalid --state: nope is not one of",
 	} {
 		if got := runFake(t, t.Context(), f, nil, strings.Fields(args)...); got.code != exitUsage || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: exit %d, said %q, want %q", args, got.code, got.stderr, want)

@@ -90,7 +90,7 @@ func (c *cli) setGroup(ctx context.Context, caller *harp.Caller, name, text stri
 	if c.format == formatJSON {
 		return c.printObject(object{{"name", name}, {"target", text}})
 	}
-	c.notice("@%s is %s from now on", name, text)
+	c.notice("@%s is now %s", name, text)
 	return nil
 }
 
@@ -99,8 +99,11 @@ func (c *cli) groupRemoveCommand() *cobra.Command {
 		short: "Delete groups that no other group uses",
 		words: groupWords,
 		look: func(ctx context.Context, caller *harp.Caller, name string) error {
-			_, err := caller.Groups().Get(ctx, name)
-			return err
+			g, err := caller.Groups().Get(ctx, name)
+			if err != nil {
+				return err
+			}
+			return byHand(harp.GroupDocument, name, g.ManagedBy)
 		},
 		remove: func(ctx context.Context, caller *harp.Caller, name string) error {
 			return caller.Groups().Delete(ctx, name)

@@ -54,7 +54,7 @@ func explainArguments(cmd *cobra.Command) {
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if check(cmd, args) == nil {
-			return missingFlag(cmd)
+			return cmp.Or(missingFlag(cmd), clashingFlags(cmd))
 		}
 		required, most := positions(cmd.Use)
 		if len(args) < len(required) {

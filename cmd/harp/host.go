@@ -96,6 +96,7 @@ func (c *cli) hostListing() listing[harp.HostStatus] {
 		row: func(h harp.HostStatus) []string {
 			return []string{h.Name, yesText(h.Online), strconv.Itoa(len(h.Procedures)), labelText(h.Labels), c.clock(h.LastHeard), strings.Join(c.hostNotes(h), "; ")}
 		},
+		wraps: true,
 		wider: []string{"address", "software"},
 		widen: func(h harp.HostStatus) []string { return []string{h.Address, h.Software} },
 		id:    func(h harp.HostStatus) string { return h.Name },
@@ -127,10 +128,10 @@ func problemTexts(h harp.HostStatus) (texts []string) {
 func (c *cli) hostPingCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ping TARGET",
-		Short: "Ask the agents of hosts whether they are there",
-		Long: `Ask the agents of the hosts that a target selects whether they are there, all at once, and
-wait 3 s for their answers. A host is silent that has not answered, and away if it could not be
-asked; then the exit code is 7. Nothing is called.`,
+		Short: "Check whether the agents of hosts answer",
+		Long: `Check whether the agents of the hosts that a target selects answer, all at once, within 3 s. A
+host that does not answer is silent, one that could not be asked is away; either makes the
+exit code 7. No procedure is called.`,
 		Example: `  harp host ping web01
   harp host ping 'role=web' -o jsonl`,
 		Args:        cobra.ExactArgs(1),

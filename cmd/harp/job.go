@@ -109,7 +109,7 @@ func (c *cli) jobCancelCommand() *cobra.Command {
 		Use:   "cancel ID...",
 		Short: "Cancel jobs",
 		Long: `Cancel jobs. A command gets TERM, and what is left of it after the procedure's grace gets
-KILL. With --now it gets KILL at once, even if it was cancelled before. The job is
+KILL. With --now it gets KILL at once, even if it was cancelled before. A job stays
 cancelling until nothing of it runs any more.`,
 		Example: "  harp job cancel last\n  harp job cancel last --now\n  harp job ls --state queued -o id | harp job cancel -",
 		Args:    cobra.MinimumNArgs(1),

@@ -76,7 +76,7 @@ read every job that the other flags select, so add --since.`,
 			}
 			if f.Batch != "" {
 				if f.Batch, err = c.findID(ctx, batchNames(caller), f.Batch); err != nil {
-					return err
+					return ofFlag("batch", err)
 				}
 			}
 			f.Since, f.Until = since.t, until.t
@@ -115,7 +115,7 @@ func argumentTexts(words []string) (map[string]string, error) {
 	for _, word := range words {
 		name, v, err := parseWord(word, func(_, text string) (any, error) { return text, nil })
 		if err != nil {
-			return nil, invalid("args", "%s is neither name=value nor name:=json", word)
+			return nil, invalid("args", "%q is neither name=value nor name:=json", word)
 		}
 		if _, twice := texts[name]; twice {
 			return nil, invalid("args."+name, "is given twice")
@@ -148,7 +148,7 @@ func parseStates(words []string, known string) ([]harp.State, error) {
 			if w == unreachable {
 				return nil, invalid("state", "%s jobs are those that expired while their host was away: ask for expired", w)
 			}
-			return nil, invalid("state", "%s is none of %s", w, known+didYouMean(w, strings.Split(known, ", ")))
+			return nil, invalid("state", "%s is not one of %s", w, known+didYouMean(w, strings.Split(known, ", ")))
 		}
 		states = append(states, harp.State(w))
 	}
@@ -181,10 +181,13 @@ func firstOf[T any](all iter.Seq2[T, error], most int) (items []T, more bool, er
 // printFirst prints a list, and whether there are more.
 func printFirst[T any](c *cli, l listing[T], items []T, more bool) error {
 	if more {
-		c.notice("there are more; see --limit")
 		l.more = []field{{"more", true}}
 	}
-	return printList(c, l, items)
+	err := printList(c, l, items)
+	if err == nil && more {
+		c.notice("there are more; see --limit")
+	}
+	return err
 }
 
 // jobListing is a list of jobs as it is printed.

@@ -13,11 +13,10 @@ import (
 func (c *cli) jobWhyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "why ID...",
-		Short: "Say what keeps queued jobs from starting",
-		Long: `Say all that keeps a queued job from starting at this moment, not only what it waits for
-first: its queue and the jobs that hold its slots, a pause and who asked for it, its host
-that is away or busy, maintenance windows, its start time, the pause between two attempts,
-and its batch.`,
+		Short: "Show what keeps queued jobs from starting",
+		Long: `Show everything that keeps a queued job from starting right now: its queue and the jobs that
+hold its slots, a pause and who asked for it, a host that is away or busy, maintenance
+windows, its start time, the pause between two attempts, and its batch.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: c.asksJobs(func(ctx context.Context, _ *harp.Caller, jobs []*harp.Job) error {
 			return c.eachJob(ctx, jobs, c.explainJob)

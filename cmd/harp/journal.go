@@ -49,7 +49,7 @@ func (c *cli) journalCheckCommand() *cobra.Command {
 	var f journalFlags
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Say what is in an agent's journal, and what is damaged",
+		Short: "Show what is in an agent's journal, and what is damaged",
 		Long: `Read the journal of a stopped agent, and say what is in it and where it is damaged;
 nothing is changed. Bytes at the end that a crash or a power cut left unfinished are not
 damage: the agent cuts them off when it starts. Run it as the agent's user.

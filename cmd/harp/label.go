@@ -75,7 +75,7 @@ func (c *cli) labelHosts(ctx context.Context, caller *harp.Caller, text string, 
 	if c.format == formatJSON {
 		return c.printObject(object{{"hosts", n}})
 	}
-	c.notice("hosts labelled: %d", n)
+	c.notice("labelled %s", hostCount(n))
 	return nil
 }
 

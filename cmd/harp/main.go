@@ -120,11 +120,11 @@ records and its result at any later time.
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate(versionText() + "\n")
-	root.SetFlagErrorFunc(unknownFlag)
+	root.SetFlagErrorFunc(flagError)
 	c.connection.bind(root.PersistentFlags())
 	flags := root.PersistentFlags()
 	flags.VarP(&c.format, "output", "o", "`format`: text, wide (lists: more columns), json (one object), jsonl (lists and follow: one object per line), yaml, id (lists: one name per line) or template=TEXT; see harp help output")
-	flags.Var(&c.times, "time", "how times are printed: local, relative, iso or unix; JSON always has RFC 3339")
+	flags.Var(&c.times, "time", "how to print times: local, relative, iso or unix; JSON always has RFC 3339")
 	flags.Var(&c.colours, "color", "`when` to use colours: auto, always or never (NO_COLOR, CLICOLOR_FORCE)")
 	flags.BoolVarP(&c.quiet, "quiet", "q", false, "print only results and errors")
 	root.AddCommand(

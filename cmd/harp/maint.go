@@ -56,8 +56,8 @@ func (c *cli) maintOnCommand() *cobra.Command {
 		Use:   "on",
 		Short: "Hold everything that would start, from now on until harp maint off",
 		Long: `Hold everything that would start, on all hosts or on those of a target, until harp maint off.
-It makes or overwrites the window global. On a terminal it asks first if there is more than
-one host, unless -y is given. Procedures declared read_only are not held: see harp help
+This makes or overwrites the window global. On a terminal it asks first if there is more
+than one host, unless -y is given. Procedures declared read_only are not held: see harp help
 maintenance.`,
 		Example: "  harp maint on --reason 'moving the rack'\n  harp maint on --target 'rack=7'",
 		Args:    cobra.NoArgs,
@@ -105,7 +105,7 @@ func (c *cli) holdNow(ctx context.Context, caller *harp.Caller, w harp.Window, s
 	if c.format == formatJSON {
 		return c.printObject(object{{"window", w}, {"hosts", hosts}})
 	}
-	c.notice("what would start on %s waits from now on, %s; harp maint off ends it", w.Target, hostCount(hosts))
+	c.notice("starts on %s are held from now on (%s); harp maint off ends this", w.Target, hostCount(hosts))
 	return nil
 }
 
@@ -368,15 +368,18 @@ const spanDays = 30
 
 // printSpans prints the spans of a window.
 func (c *cli) printSpans(spans []harp.Span) error {
-	if len(spans) == harp.MaxWindowSpans {
-		c.notice("there may be more; see --from")
-	}
-	return printList(c, listing[harp.Span]{
+	err := printList(c, listing[harp.Span]{
 		name:   "spans",
 		header: []string{"from", "to", "note"},
 		row:    func(s harp.Span) []string { return []string{c.clock(s.From), c.spanEnd(s), s.Note} },
 		id:     func(s harp.Span) string { return s.From.Format(time.RFC3339) },
+		wraps:  true,
+		exact:  true,
 	}, append([]harp.Span{}, spans...))
+	if err == nil && len(spans) == harp.MaxWindowSpans {
+		c.notice("there may be more; see --from")
+	}
+	return err
 }
 
 // spanEnd is when a span ends.
@@ -388,14 +391,25 @@ func (c *cli) maintEndCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "end NAME...",
-		Short: "End a window early that was made with --from",
+		Short: "End a window made with --from early",
 		Long: `End a window that was made with --from and is open now. What waited may start, unless another
 window holds it back. A recurring one is deleted, or overwritten with --replace.`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: c.changesWindow(&dry, (*harp.Maintenance).End, "would end window %s", "ended window %s"),
+		RunE: c.changesWindow(&dry, endable, (*harp.Maintenance).End, "would end window %s", "ended window %s"),
 	}
 	bindDryRun(cmd, &dry)
 	return cmd
+}
+
+// endable says whether a window can be ended. Errors: *wouldNotError.
+func endable(w harp.WindowStatus) error {
+	switch {
+	case w.From.IsZero():
+		return &wouldNotError{"window " + w.Name + " recurs, so it cannot be ended: delete or replace it"}
+	case !w.Open:
+		return &wouldNotError{"window " + w.Name + " is not open"}
+	}
+	return nil
 }
 
 func (c *cli) maintRemoveCommand() *cobra.Command {
@@ -404,18 +418,24 @@ func (c *cli) maintRemoveCommand() *cobra.Command {
 		Use:   "rm NAME...",
 		Short: "Delete windows; what they held back may start",
 		Args:  cobra.MinimumNArgs(1),
-		RunE:  c.changesWindow(&dry, (*harp.Maintenance).Delete, "would delete window %s", "deleted window %s"),
+		RunE:  c.changesWindow(&dry, func(harp.WindowStatus) error { return nil }, (*harp.Maintenance).Delete, "would delete window %s", "deleted window %s"),
 	}
 	bindDryRun(cmd, &dry)
 	return cmd
 }
 
 // changesWindow is the body of a command that changes the windows that it is given. The texts say of a name what would be
-// done, and what was.
-func (c *cli) changesWindow(dry *bool, change func(m *harp.Maintenance, ctx context.Context, name string) error, would, done string) func(*cobra.Command, []string) error {
+// done, and what was. check says whether a window is in a state for it.
+func (c *cli) changesWindow(dry *bool, check func(harp.WindowStatus) error, change func(m *harp.Maintenance, ctx context.Context, name string) error, would, done string) func(*cobra.Command, []string) error {
 	look := func(ctx context.Context, caller *harp.Caller, name string) error {
-		_, err := caller.Maintenance().Get(ctx, name)
-		return err
+		w, err := caller.Maintenance().Get(ctx, name)
+		if err == nil {
+			err = byHand(harp.WindowDocument, name, w.ManagedBy)
+		}
+		if err != nil {
+			return err
+		}
+		return check(w)
 	}
 	apply := func(ctx context.Context, caller *harp.Caller, name string) error {
 		return change(caller.Maintenance(), ctx, name)

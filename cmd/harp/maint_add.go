@@ -135,7 +135,7 @@ func (f *windowFlags) checkWays() error {
 	}
 	switch {
 	case len(given) == 0:
-		return invalid("from", "say when: --from, --cron or --calendar")
+		return invalid("from", "give one of --from, --cron and --calendar")
 	case len(given) > 1:
 		return invalid(given[1], "cannot be combined with --%s: a window has one of --from, --cron and --calendar", given[0])
 	}
@@ -151,8 +151,10 @@ func (f *windowFlags) checkWays() error {
 		return invalid("for", "needs --from or --cron")
 	case time.Duration(f.length) == harp.NoLimit:
 		return invalid("for", "must be a duration; --from alone has no end")
-	case (f.set.Changed("event") || f.set.Changed("zone")) && way != "calendar":
-		return invalid("calendar", "--event and --zone need it")
+	case f.set.Changed("event") && way != "calendar":
+		return invalid("event", "needs --calendar")
+	case f.set.Changed("zone") && way != "calendar":
+		return invalid("zone", "needs --calendar")
 	}
 	return nil
 }
@@ -168,7 +170,7 @@ func (f *windowFlags) readCalendar(c *cli) (err error) {
 	for _, word := range f.zones {
 		at := strings.LastIndexByte(word, '=') // names in the database have none
 		if at < 1 {
-			return invalid("zone", "%s is not name=zone", word)
+			return invalid("zone", "%q is not name=zone", word)
 		}
 		calendar.Zones[word[:at]] = word[at+1:]
 	}

@@ -91,21 +91,21 @@ func TestWrongWindowFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "invalid --from: say when: --from, --cron or --calendar"},
+		{nil, "invalid --from: give one of --from, --cron and --calendar"},
 		{[]string{"--from", "now", "--cron", "@daily", "--for", "1h"}, "invalid --cron: cannot be combined with --from: a window has one of --from, --cron and --calendar"},
 		{[]string{"--from", "now", "--for", "1h", "--to", "2h"}, "invalid --to: cannot be combined with --for"},
 		{[]string{"--from", "now", "--to", "2020-01-01"}, "invalid --to: must be later than from"},
 		{[]string{"--from", "now", "--tz", "Europe/Madrid"}, "invalid --tz: needs cron or calendar"},
-		{[]string{"--from", "now", "--event", "x"}, "invalid --calendar: --event and --zone need it"},
+		{[]string{"--from", "now", "--event", "x"}, "invalid --event: needs --calendar"},
 		{[]string{"--from", "now", "--mode", "maybe"}, `invalid --mode: must be "hold" or "refuse"`},
 		{[]string{"--cron", "@daily"}, "invalid --for: is required with --cron"},
 		{[]string{"--cron", "@daily", "--for", "none"}, "invalid --for: must be a duration; --from alone has no end"},
 		{[]string{"--cron", "@daily", "--for", "1h", "--to", "2h"}, "invalid --to: needs --from"},
 		{[]string{"--cron", "0 25 * * *", "--for", "1h"}, "invalid --cron: hour: \"25\" is not in 0-23\n  0 25 * * *\n    ^\n"},
-		{[]string{"--cron", "@daily", "--for", "1h", "--tz", "Nowhere"}, `invalid --tz: "Nowhere" is no zone`},
+		{[]string{"--cron", "@daily", "--for", "1h", "--tz", "Nowhere"}, `invalid --tz: "Nowhere" is not a time zone`},
 		{[]string{"--calendar", file, "--for", "1h"}, "invalid --for: needs --from or --cron"},
-		{[]string{"--calendar", file, "--tz", "Nowhere"}, `invalid --tz: "Nowhere" is no zone`},
-		{[]string{"--calendar", file, "--zone", "x"}, "invalid --zone: x is not name=zone"},
+		{[]string{"--calendar", file, "--tz", "Nowhere"}, `invalid --tz: "Nowhere" is not a time zone`},
+		{[]string{"--calendar", file, "--zone", "x"}, `invalid --zone: "x" is not name=zone`},
 		{[]string{"--calendar", file, "--zone", "x=Nowhere"}, "invalid --zone: "},
 		{[]string{"--calendar", cut}, "invalid --calendar: "},
 		{[]string{"--calendar", file + "x"}, "invalid --calendar: open "},
@@ -168,7 +168,7 @@ func TestMaintOn(t *testing.T) {
 	}
 	got := maintain(t, f, "on", "--reason", "moving")
 	want := harp.Window{Name: "global", Target: "*", Reason: "moving", From: behind}
-	if got.code != exitOK || !reflect.DeepEqual(f.maintenance.put, []harp.Window{want}) || !strings.Contains(got.stderr, "harp maint off ends it") {
+	if got.code != exitOK || !reflect.DeepEqual(f.maintenance.put, []harp.Window{want}) || !strings.Contains(got.stderr, "harp maint off ends this") {
 		t.Errorf("%v %+v", got, f.maintenance.put)
 	}
 	if got := maintain(t, f, "on", "--target", "role=db"); got.code != exitOK || f.maintenance.put[1].Target != "role=db" || len(f.maintenance.all) != 1 {

@@ -22,10 +22,10 @@ func (c *cli) maintWhyCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "why HOST",
-		Short: "Say whether a call may start on a host, and what holds it back",
-		Long: `Say whether a call may start on a host, now or at a time within the next day, and everything
-that holds it back: windows, and a pause of the host. The answer is that for a call, not for
-a schedule. The exit code is 0 if it may start, and 6 if it would wait or be refused.
+		Short: "Show whether a call may start on a host, and what holds it back",
+		Long: `Show whether a call may start on a host, now or at a time within the next day, and everything
+that holds it back: windows, and a pause of the host. The answer is for a call, not for a
+schedule. The exit code is 0 if it may start, and 6 if it would wait or be refused.
 
 Without --proc the question is about a procedure that is not read_only and whose name no
 window selects or exempts.`,

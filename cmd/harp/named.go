@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -39,8 +40,8 @@ func suggestName(ctx context.Context, caller *harp.Caller, err error, typed []st
 type change = func(ctx context.Context, caller *harp.Caller, name string) error
 
 // changesNamed is the body of a command that changes the nouns its arguments name, one after the
-// other; "-" stands for the names on stdin. For a dry run it only looks whether they exist. The texts
-// say of a name what would be done, and what was.
+// other; "-" stands for the names on stdin. For a dry run it only looks whether they exist and whether
+// the dispatcher would refuse it. The texts say of a name what would be done, and what was.
 func (c *cli) changesNamed(dry *bool, look, change change, would, done string) func(*cobra.Command, []string) error {
 	return c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
 		names, err := c.namesIn(args)
@@ -64,6 +65,14 @@ func (c *cli) changesNamed(dry *bool, look, change change, would, done string) f
 			return nil
 		})
 	})
+}
+
+// byHand says that what documents say of a noun is not changed by hand, as the dispatcher would. Errors: *wouldNotError.
+func byHand(kind harp.DocumentKind, name, managedBy string) error {
+	if managedBy == "" {
+		return nil
+	}
+	return &wouldNotError{fmt.Sprintf("%s %s is managed by %s: change its document, and apply that", kind, name, managedBy)}
 }
 
 // removal is how nouns of a kind are deleted by their names. words completes these; the rest is as changesNamed has it.

@@ -230,8 +230,10 @@ configuration. See harp help notifications.`,
 func (f *notificationFlags) read() error {
 	n := &f.notification
 	switch {
-	case (f.webhook == "") == (len(f.mail) == 0):
-		return invalid("webhook", "say whom to tell: one of --webhook and --mail")
+	case f.webhook == "" && len(f.mail) == 0:
+		return invalid("webhook", "give --webhook or --mail")
+	case f.webhook != "" && len(f.mail) > 0:
+		return invalid("webhook", "cannot be combined with --mail")
 	case f.webhook != "":
 		n.To.Webhook = &harp.Webhook{URL: f.webhook, Secrets: f.secrets}
 	case len(f.secrets) > 0:
@@ -245,7 +247,7 @@ func (f *notificationFlags) read() error {
 	for _, text := range f.labels {
 		k, v, ok := strings.Cut(text, "=")
 		if !ok {
-			return invalid("label", "%s is not key=value", text)
+			return invalid("label", "%q is not key=value", text)
 		}
 		if n.Labels == nil {
 			n.Labels = map[string]string{}
@@ -284,11 +286,14 @@ func (c *cli) addNotification(ctx context.Context, caller *harp.Caller, f *notif
 }
 
 // changesNotification is the body of a command that changes the notifications that it is given. The texts say of a name
-// what would be done, and what was.
-func (c *cli) changesNotification(dry *bool, change func(n *harp.Notifications, ctx context.Context, name string) error, would, done string) func(*cobra.Command, []string) error {
+// what would be done, and what was. check says whether the dispatcher would do it.
+func (c *cli) changesNotification(dry *bool, check func(harp.NotificationStatus) error, change func(n *harp.Notifications, ctx context.Context, name string) error, would, done string) func(*cobra.Command, []string) error {
 	look := func(ctx context.Context, caller *harp.Caller, name string) error {
-		_, err := caller.Notifications().Get(ctx, name)
-		return err
+		n, err := caller.Notifications().Get(ctx, name)
+		if err != nil {
+			return err
+		}
+		return check(n)
 	}
 	apply := func(ctx context.Context, caller *harp.Caller, name string) error {
 		return change(caller.Notifications(), ctx, name)
@@ -296,13 +301,17 @@ func (c *cli) changesNotification(dry *bool, change func(n *harp.Notifications, 
 	return c.changesNamed(dry, look, apply, would, done)
 }
 
+// anyNotification is that a change is of any notification, also of one that documents say.
+func anyNotification(harp.NotificationStatus) error { return nil }
+
 func (c *cli) notifyRemoveCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "rm NAME...",
 		Short: "Delete notifications with their messages; no more are sent",
 		Args:  cobra.MinimumNArgs(1),
-		RunE:  c.changesNotification(&dry, (*harp.Notifications).Delete, "would delete notification %s", "deleted notification %s"),
+		RunE: c.changesNotification(&dry, func(s harp.NotificationStatus) error { return byHand(harp.NotificationDocument, s.Name, s.ManagedBy) },
+			(*harp.Notifications).Delete, "would delete notification %s", "deleted notification %s"),
 	}
 	bindDryRun(cmd, &dry)
 	return cmd
@@ -317,7 +326,7 @@ func (c *cli) notifyPauseCommand() *cobra.Command {
 		Long: `Send nothing for a notification until it is unpaused. What happens meanwhile is sent
 afterwards: messages wait, and beyond 1,000 of them the notification processes events later.`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: c.changesNotification(&dry, func(n *harp.Notifications, ctx context.Context, name string) error { return n.Pause(ctx, name, reason) },
+		RunE: c.changesNotification(&dry, anyNotification, func(n *harp.Notifications, ctx context.Context, name string) error { return n.Pause(ctx, name, reason) },
 			"would pause notification %s", "paused notification %s"),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "a `text` that says why")
@@ -331,7 +340,7 @@ func (c *cli) notifyUnpauseCommand() *cobra.Command {
 		Use:   "unpause NAME...",
 		Short: "Let paused notifications send again",
 		Args:  cobra.MinimumNArgs(1),
-		RunE:  c.changesNotification(&dry, (*harp.Notifications).Unpause, "would unpause notification %s", "unpaused notification %s"),
+		RunE:  c.changesNotification(&dry, anyNotification, (*harp.Notifications).Unpause, "would unpause notification %s", "unpaused notification %s"),
 	}
 	bindDryRun(cmd, &dry)
 	return cmd
@@ -359,7 +368,7 @@ The exit code is 0 if it was accepted, otherwise 1, and the receiver's answer is
 			case c.format == formatJSON:
 				return c.printObject(object{{"name", args[0]}, {"taken", taken}})
 			}
-			c.notice("the receiver of notification %s took the test", args[0])
+			c.notice("the receiver of notification %s accepted the test", args[0])
 			return nil
 		}),
 	}
@@ -426,9 +435,9 @@ func (c *cli) messageListing() listing[harp.MessageStatus] {
 func (c *cli) notifyRetryCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "retry NAME [ID]",
-		Short: "Retry messages now that wait to be retried, or were given up",
-		Long: `Retry messages of a notification now that wait to be retried, or were given up: all of them,
-or the one with this id, which harp notify pending -o id prints.`,
+		Short: "Retry messages that wait or were given up, now",
+		Long: `Retry messages of a notification now, both those waiting for a retry and those given up: all
+of them, or the one with this id, which harp notify pending -o id prints.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
 			id := ""
@@ -442,7 +451,7 @@ or the one with this id, which harp notify pending -o id prints.`,
 			case c.format == formatJSON:
 				return c.printObject(object{{"name", args[0]}, {"messages", count}})
 			}
-			c.notice("%d messages of notification %s are tried now", count, args[0])
+			c.notice("retrying %d messages of notification %s now", count, args[0])
 			return nil
 		}),
 	}

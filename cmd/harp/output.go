@@ -373,6 +373,8 @@ type listing[T any] struct {
 	widen  func(T) []string
 	id     func(T) string
 	more   []field // of the JSON object, beside the list
+	wraps  bool    // the last column is prose, which a narrow terminal wraps
+	exact  bool    // its times are never printed as relative ones
 
 	changes     func(T) string // what --watch prints an item again for; nil: anything of it
 	newestFirst bool
@@ -438,14 +440,43 @@ func printRows[T any](c *cli, l listing[T], items []T, headed bool) {
 	if !c.fits(header, rows) {
 		shorten(rows)
 	}
-	if !c.fits(header, rows) {
+	if !c.fits(header, rows) && !l.exact {
 		was := c.times
 		c.times = timesRelative
 		rows = rowsOf()
 		c.times = was
 		shorten(rows)
 	}
+	if l.wraps && !wide && !c.fits(header, rows) {
+		header, rows = c.wrapProse(header, rows, l.exact)
+	}
 	c.table(header, rows)
+}
+
+// wrapProse makes a table fit whose last column is prose: the others, unless they are exact, are cut as far
+// as that needs a third of the terminal, and it is wrapped.
+func (c *cli) wrapProse(header []string, rows [][]string, exact bool) ([]string, [][]string) {
+	last := len(header) - 1
+	lines := make([]table.Row, 0, len(rows)+1)
+	longest := 0
+	for _, row := range append([][]string{header}, rows...) {
+		lines = append(lines, cells(row[:last]))
+		longest = max(longest, text.StringWidth(safeLine(row[last])))
+	}
+	if !exact {
+		cutColumns(lines, header[:last], c.room()-2-min(longest, c.room()/3))
+	}
+	_, total := columnWidths(lines)
+	fitted := make([][]string, len(lines))
+	for i, line := range lines {
+		for _, cell := range line {
+			fitted[i] = append(fitted[i], fmt.Sprint(cell))
+		}
+	}
+	for i, row := range rows {
+		fitted[i+1] = append(fitted[i+1], row[last])
+	}
+	return append(fitted[0], header[last]), wrapLast(fitted[1:], max(c.room()-total-2, len(header[last])))
 }
 
 // fits reports whether there is room for a table.

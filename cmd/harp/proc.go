@@ -113,7 +113,11 @@ func (c *cli) showOffered(p offered) {
 	})
 	if p.doc.Doc != "" && p.doc.Doc != p.doc.Summary {
 		c.say("")
-		for line := range strings.SplitSeq(p.doc.Doc, "\n") {
+		doc := p.doc.Doc
+		if c.room() > 0 {
+			doc = fitProse(doc, c.room())
+		}
+		for line := range strings.SplitSeq(doc, "\n") {
 			c.say("%s", line)
 		}
 	}

@@ -61,7 +61,7 @@ func (c *cli) wouldPrune(ctx context.Context, caller *harp.Caller, before time.T
 		}
 	}
 	if rules, err := caller.Retention().List(ctx); err == nil && len(rules) > 0 { // an older dispatcher knows none
-		c.notice("fewer are deleted where a rule keeps them: see harp retain ls")
+		c.notice("fewer may be deleted, as rules keep some: see harp retain ls")
 	}
 	return c.would(object{{"pruned", n}, {"ended_before", before.UTC().Format(time.RFC3339)}}, "%s would be deleted", jobsText(n))
 }

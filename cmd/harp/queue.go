@@ -69,8 +69,8 @@ func (c *cli) queuePauseCommand(dry *bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pause " + queueName,
 		Short: "Start no more jobs of a queue; running ones go on",
-		Long: `Start no more jobs of a queue, until it is unpaused or a time has come: what is in it waits, and
-what is put into it. Jobs that run go on. A pause takes the place of one before it.`,
+		Long: `Start no more jobs of a queue until it is unpaused, or until a time. Jobs in it wait, and so
+do new ones; running jobs go on. A pause replaces an earlier one.`,
 		Example: `  harp queue pause db=main --reason 'moving the database' --until 2h`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: c.changesQueue(dry, func() (field, error) { return field{"paused", true}, nil },

@@ -49,7 +49,7 @@ and about those made after the backup, for a week.`,
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "the `folder` for the store, empty or yet to be made")
+	cmd.Flags().StringVar(&dir, "dir", "", "the `folder` for the store, which must be empty or not exist")
 	_ = cmd.MarkFlagRequired("dir") // fails only for a flag that is not there
 	bindDryRun(cmd, &dry)
 	return cmd

@@ -244,16 +244,19 @@ func (c *cli) setRule(ctx context.Context, caller *harp.Caller, r harp.Retention
 
 func (c *cli) retainRemoveCommand() *cobra.Command {
 	return c.removeCommand(removal{
-		short: "Delete rules; what they keep stays as long as they said",
+		short: "Delete rules; what they already keep is kept as before",
 		words: ruleWords,
 		look: func(ctx context.Context, caller *harp.Caller, name string) error {
-			_, err := findRule(ctx, caller, name)
-			return err
+			rule, err := findRule(ctx, caller, name)
+			if err != nil {
+				return err
+			}
+			return byHand(harp.RetentionDocument, name, rule.ManagedBy)
 		},
 		remove: func(ctx context.Context, caller *harp.Caller, name string) error {
 			return caller.Retention().Delete(ctx, name)
 		},
-		would: "would delete rule %s", done: "deleted rule %s; what it keeps stays as long as it said",
+		would: "would delete rule %s", done: "deleted rule %s; what it already keeps is kept as before",
 	})
 }
 
@@ -276,7 +279,7 @@ func (c *cli) retainShowCommand() *cobra.Command {
 		Use:   "show NAME|ID",
 		Short: "Show a rule, or how long a job or a batch is kept",
 		Long: `Show a rule or, for the id of a job or a batch, which rule applies to it and when it will be
-deleted. To a job that has not ended none does yet: rules are tried when it ends.`,
+deleted. No rule applies to a job before it ends.`,
 		Example: "  harp retain show audit\n  harp retain show last",
 		Args:    cobra.ExactArgs(1),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {

@@ -114,7 +114,7 @@ func (c *cli) bindBatchOptions(cmd *cobra.Command, f *batchFlags) {
 	flags.StringSliceVar(&o.Rolling, "rolling", nil, "go in `waves`: how many hosts, or what percentage, have been called by the end of each (1,10%,100%)")
 	flags.Var(&f.wavePause, "wave-pause", "pause between two waves")
 	flags.BoolVar(&o.Approve, "approve", false, "after each wave, wait for approval; on a terminal it asks")
-	flags.BoolVar(&o.ApproveFirst, "approve-first", false, "begin only when the batch is resumed, its hosts being fixed; to cancel it refuses it")
+	flags.BoolVar(&o.ApproveFirst, "approve-first", false, "fix the hosts, but begin only when the batch is resumed; cancelling it refuses it")
 	flags.StringVar(&o.Subset, "subset", "", "only this `part` of the hosts, chosen at random: a number or a percentage (10, 10%)")
 	flags.BoolVar(&o.Shuffle, "shuffle", false, "call the hosts in a random order, not by name")
 	flags.Var(&f.rate, "rate", "`rate` at which hosts are called, at most (50/s, 10/1m)")
@@ -206,7 +206,7 @@ func (f *batchFlags) targetText(c *cli, args []string) (string, error) {
 		}
 	}
 	if len(names) == 0 {
-		return "", invalid("hosts-file", "%s names no host", f.hostsFile)
+		return "", invalid("hosts-file", "%s has no hosts", f.hostsFile)
 	}
 	return strings.Join(names, ","), nil
 }

@@ -249,9 +249,41 @@ func (c *cli) pausedText(who harp.Principal, since time.Time, reason string, unt
 }
 
 func (c *cli) scheduleRemoveCommand() *cobra.Command {
-	var dry bool
-	return c.scheduleChangeCommand(&dry, "rm NAME...", "Delete schedules; what they started goes on",
-		(*harp.Schedules).Delete, "would delete schedule %s", "deleted schedule %s")
+	return c.removeCommand(removal{
+		short: "Delete schedules; what they started goes on",
+		words: scheduleWords,
+		look: func(ctx context.Context, caller *harp.Caller, name string) error {
+			s, err := caller.Schedules().Get(ctx, name)
+			if err == nil {
+				err = byHand(harp.ScheduleDocument, name, s.ManagedBy)
+			}
+			if err != nil {
+				return err
+			}
+			return notNeeded(ctx, caller, name)
+		},
+		remove: func(ctx context.Context, caller *harp.Caller, name string) error {
+			return caller.Schedules().Delete(ctx, name)
+		},
+		would: "would delete schedule %s", done: "deleted schedule %s",
+	})
+}
+
+// notNeeded says whether a schedule can be deleted as far as others that come after it are concerned. Errors: *wouldNotError.
+func notNeeded(ctx context.Context, caller *harp.Caller, name string) error {
+	var users []string
+	for s, err := range caller.Schedules().List(ctx) {
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(s.After, func(d harp.Dependency) bool { return d.Schedule == name }) {
+			users = append(users, s.Name)
+		}
+	}
+	if len(users) == 0 {
+		return nil
+	}
+	return &wouldNotError{"schedule " + name + " cannot be deleted: it is needed by " + strings.Join(users, ", ")}
 }
 
 func (c *cli) schedulePauseCommand() *cobra.Command {

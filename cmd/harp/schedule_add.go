@@ -127,7 +127,7 @@ func (f *scheduleFlags) when() (string, error) {
 	case len(f.after) > 0:
 		return "", nil
 	case len(given) == 0:
-		return "", invalid("cron", "say when, by one of --cron, --every, --at and --after")
+		return "", invalid("cron", "give one of --cron, --every, --at and --after")
 	case len(given) > 1:
 		return "", invalid(given[1], "cannot be combined with --%s: a schedule has one of --cron, --every and --at", given[0])
 	}
@@ -165,7 +165,7 @@ func (f *scheduleFlags) named(name string) (s harp.Schedule, err error) {
 		return s, invalid("overlap", "must be skip, queue, cancel-old or allow")
 	}
 	s.Labels, err = labels(f.scheduleLabels)
-	return s, err
+	return s, ofFlag("schedule-label", err)
 }
 
 // addSchedule makes a schedule or, for a dry run, says what it would be.

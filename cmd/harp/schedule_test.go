@@ -90,7 +90,7 @@ func TestWrongScheduleFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "invalid --cron: say when, by one of --cron, --every, --at and --after"},
+		{nil, "invalid --cron: give one of --cron, --every, --at and --after"},
 		{[]string{"--cron", "@daily", "--every", "1h"}, "invalid --every: cannot be combined with --cron: a schedule has one of --cron, --every and --at"},
 		{[]string{"--every", "1h", "--at", "2027-04-01 02:00"}, "invalid --at: cannot be combined with --every"},
 		{[]string{"--cron", "0 0 31 2 *"}, `invalid --cron: "0 0 31 2 *" never fires`},
@@ -221,9 +221,9 @@ func TestScheduleSkip(t *testing.T) {
 	f := scheduling(t)
 	addMadrid(t, f, "0 * * * *")
 	for text, want := range map[string]string{
-		"2027-03-28 02:00":     "is none of the next 1000 times of s; harp schedule next s shows them",
-		"2027-03-28T01:00:01Z": "is none of the next",
-		"2027-03-29":           "may be Mon 2027-03-29 00:00 CEST or Mon 2027-03-29 01:00 CEST",
+		"2027-03-28 02:00":     "is not one of the next 1000 times of s; harp schedule next s shows them",
+		"2027-03-28T01:00:01Z": "is not one of the next",
+		"2027-03-29":           "is ambiguous: Mon 2027-03-29 00:00 CEST or Mon 2027-03-29 01:00 CEST",
 	} {
 		if got := schedules(t, f, "skip", "s", text); got.code != exitUsage || !strings.Contains(got.stderr, want) {
 			t.Error(text, got)
@@ -276,12 +276,12 @@ func TestScheduleHistory(t *testing.T) {
 		{Schedule: "s", Kind: harp.LedgerTime, Outcome: harp.TimeFired, From: at(1), To: at(1), Count: 1, Late: 5500 * time.Millisecond, Batch: "b1"},
 	}
 	got := runFake(t, t.Context(), f, nil, "schedule", "history", "s", "--time", "iso", "--outcome", "fired,missed", "--since", "2027-03-01", "-n", "5")
-	want := `TIME                                                                OUTCOME  WHY                      BATCH
-2027-03-20T02:00:00.000Z                                            fired    run now by ops           b2
+	want := `TIME                                                                OUTCOME  BATCH  WHY
+2027-03-20T02:00:00.000Z                                            fired    b2     run now by ops
 2027-03-19T02:00:00.000Z                                            failed   invalid target: is gone
 2027-03-11T02:00:00.000Z to 2027-03-18T02:00:00.000Z, 8 times           skipped  paused: ops: freeze
-2027-03-02T02:00:00.000Z to 2027-03-10T02:00:00.000Z, at least 9 times  missed   no dispatcher was there
-2027-03-01T02:00:00.000Z                                            fired    5s late                  b1
+2027-03-02T02:00:00.000Z to 2027-03-10T02:00:00.000Z, at least 9 times  missed   no dispatcher was running
+2027-03-01T02:00:00.000Z                                            fired    b1     5s late
 `
 	squeezed := func(text string) string { return strings.Join(strings.Fields(text), " ") }
 	if got.code != exitOK || squeezed(got.stdout) != squeezed(want) {
@@ -290,7 +290,7 @@ func TestScheduleHistory(t *testing.T) {
 	if fmt.Sprint(f.schedules.filter.Outcomes) != "[fired missed]" || f.schedules.filter.Schedule != "s" || f.schedules.filter.From.IsZero() {
 		t.Errorf("%+v", f.schedules.filter)
 	}
-	if got := schedules(t, f, "history", "s", "--outcome", "lost"); got.code != exitUsage || !strings.Contains(got.stderr, `invalid --outcome: "lost" is neither`) {
+	if got := schedules(t, f, "history", "s", "--outcome", "lost"); got.code != exitUsage || !strings.Contains(got.stderr, `invalid --outcome: "lost" is not one of`) {
 		t.Error(got)
 	}
 	if got := schedules(t, f, "history", "-o", "jsonl"); strings.Count(got.stdout, "\n") != 5 || !strings.Contains(got.stdout, `"late":"5.5s"`) {

@@ -39,6 +39,7 @@ func (c *cli) scheduleNextCommand() *cobra.Command {
 				header: []string{"time", "jitter", "note"},
 				row:    func(u harp.Upcoming) []string { return []string{u.Wall, jitterText(u), c.noteText(u)} },
 				id:     func(u harp.Upcoming) string { return u.Nominal.Format(time.RFC3339) },
+				wraps:  true,
 			}, slices.Concat([]harp.Upcoming{}, times))
 		}),
 	}
@@ -123,11 +124,11 @@ func timeToSkip(ctx context.Context, caller *harp.Caller, name, text string) (ha
 	})
 	switch {
 	case len(found) == 0 && text == "":
-		return harp.Upcoming{}, invalid("time", "the schedule has none to come: harp schedule show %s says when it runs", name)
+		return harp.Upcoming{}, invalid("time", "the schedule has no future times: harp schedule show %s says when it runs", name)
 	case len(found) == 0:
-		return harp.Upcoming{}, invalid("time", "%s is none of the next %d times of %s; harp schedule next %s shows them", text, harp.MaxNextTimes, name, name)
+		return harp.Upcoming{}, invalid("time", "%s is not one of the next %d times of %s; harp schedule next %s shows them", text, harp.MaxNextTimes, name, name)
 	case len(found) > 1:
-		return harp.Upcoming{}, invalid("time", "%s may be %s or %s", text, found[0].Wall, found[1].Wall)
+		return harp.Upcoming{}, invalid("time", "%s is ambiguous: %s or %s", text, found[0].Wall, found[1].Wall)
 	}
 	return found[0], nil
 }
@@ -215,10 +216,11 @@ missed or failed, and why. Consecutive times with the same outcome are one line.
 func (c *cli) ledgerListing(several bool) listing[harp.LedgerEntry] {
 	l := listing[harp.LedgerEntry]{
 		name:   "entries",
-		header: []string{"time", "outcome", "why", "batch"},
+		header: []string{"time", "outcome", "batch", "why"},
 		row: func(e harp.LedgerEntry) []string {
-			return []string{c.timesText(e), string(e.Outcome), c.whyText(e), e.Batch}
+			return []string{c.timesText(e), string(e.Outcome), e.Batch, c.whyText(e)}
 		},
+		wraps: true,
 		wider: []string{"written", "late"},
 		widen: func(e harp.LedgerEntry) []string {
 			return []string{c.clock(e.At), limitWords(e.Late.Round(time.Millisecond))}
@@ -251,11 +253,11 @@ var reasonTexts = map[string]string{
 	harp.TimeNoHosts:    "the target selected no host",
 	harp.TimeWindow:     "maintenance",
 	harp.TimeByHand:     "by hand",
-	harp.TimeDependency: "not what it comes after",
-	harp.TimeDown:       "no dispatcher was there",
+	harp.TimeDependency: "its condition was not met",
+	harp.TimeDown:       "no dispatcher was running",
 	harp.TimeTooLate:    "too late to catch up",
-	harp.TimeClock:      "the clock was set over it",
-	harp.TimeNoSpace:    "no space was left",
+	harp.TimeClock:      "the clock was set past it",
+	harp.TimeNoSpace:    "no space left",
 }
 
 // whyText is why the times of an entry had that outcome.
@@ -304,9 +306,9 @@ func (c *cli) scheduleBackfillCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backfill NAME FROM TO",
 		Short: "Run a schedule for times that passed and did not fire",
-		Long: `Run a schedule for those of its times from FROM on and before TO that did not fire, at most
-1000, the oldest first, one run after another. A procedure is told the time that each is the
-run of. What passed while the schedule was paused is among them.`,
+		Long: `Run a schedule for its times from FROM until before TO that did not fire, at most 1000,
+oldest first, one run after another. Each procedure is told the time it runs for. Times that
+passed while the schedule was paused are included.`,
 		Example: "  harp schedule backfill nightly 2027-03-01 2027-03-08",
 		Args:    cobra.ExactArgs(3),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {

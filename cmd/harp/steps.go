@@ -17,7 +17,7 @@ import (
 func (f *batchFlags) bindSteps(flags *pflag.FlagSet) {
 	flags.StringVar(&f.stepsFile, "steps", "", "instead of PROCEDURE, a chain: call on each host the procedures listed in this `file`, one after the other; - is stdin")
 	flags.Var(&f.rebootWait, "reboot-wait", "in a chain: wait this long for the host after a step that ends with a reboot (default 30m)")
-	flags.BoolVar(&f.options.EachStep, "each-step", false, "in a chain: maintenance windows keep back each step, not the first alone")
+	flags.BoolVar(&f.options.EachStep, "each-step", false, "in a chain: maintenance windows hold back every step, not only the first")
 }
 
 // readSteps reads the steps of a chain, and finds out what the procedures are. It returns the first, with its arguments.
@@ -33,7 +33,7 @@ func (c *cli) readSteps(ctx context.Context, caller *harp.Caller, f *batchFlags,
 		return harp.ProcedureDoc{}, nil, err
 	}
 	if len(f.steps) == 0 {
-		return harp.ProcedureDoc{}, nil, invalid("steps", "%s has no step", f.stepsFile)
+		return harp.ProcedureDoc{}, nil, invalid("steps", "%s has no steps", f.stepsFile)
 	}
 	for _, s := range f.steps {
 		doc, err := findOnTarget(ctx, caller, text, s.Procedure)

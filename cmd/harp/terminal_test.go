@@ -64,6 +64,72 @@ func TestListsFitTheTerminal(t *testing.T) {
 	}
 }
 
+// Where a terminal is narrow, a note is all there in further lines, and the spans of a window keep their times: "in 120d" is no
+// beginning of anything.
+func TestNotesAreWrappedInNarrowTerminals(t *testing.T) {
+	local(t)
+	f := scheduling(t)
+	addMadrid(t, f, "30 2 * * *")
+	f.hosts[0].Pause = &harp.HostPause{By: harp.Principal{Kind: "caller", Name: "ada"}, Since: beforeDST, Reason: "a new disk, and then another one"}
+	if got := maintain(t, f, "add", "w", "--target", "*", "--cron", "0 2 * * *", "--for", "2h", "--tz", "Europe/Madrid"); got.code != 0 {
+		t.Fatal(got)
+	}
+	f.schedules.ledger = []harp.LedgerEntry{{
+		Schedule: "s", Kind: harp.LedgerAfter, Outcome: harp.TimeSkipped, Reason: harp.TimeDependency, From: beforeDST, To: beforeDST, Count: 1, Detail: "nightly " + firstID + " succeeded at last",
+	}}
+	for command, want := range map[string][]string{
+		"maint spans w --from 2027-03-28 --to 2027-03-29": {"2027-03-28 01:00:00Z  2027-03-28 03:00:00Z", "02:00 does", "end of the gap"},
+		"schedule next s --from 2027-03-28 -n 1":          {"02:30 does not", "end of the gap"},
+		"schedule history s":                              {"condition", "succeeded at last"},
+		"host ls":                                         {"paused by caller", "another one"},
+	} {
+		for _, columns := range []int{60, 200} {
+			got := runFake(t, t.Context(), f, ofSize(columns, 0), strings.Fields(command)...)
+			one := strings.Join(strings.Fields(got.stdout), " ")
+			if w := widest(got.stdout); got.code != 0 || w > columns || strings.Contains(one, "…") && columns > 60 {
+				t.Errorf("%s: %d columns of %d:\n%s%s", command, w, columns, got.stdout, got.stderr)
+			}
+			for _, text := range want {
+				if !strings.Contains(one, strings.Join(strings.Fields(text), " ")) {
+					t.Errorf("%s at %d columns lacks %q:\n%s", command, columns, text, got.stdout)
+				}
+			}
+		}
+	}
+}
+
+// What a procedure's own words say of it is wrapped, and the bars of a measurement keep their proportions.
+func TestNarrowTerminalsCutNoDocsAndNoBars(t *testing.T) {
+	f := several(t)
+	f.procedures[0].Doc = strings.Repeat("It counts up to a number. ", 8)
+	if got := runFake(t, t.Context(), f, ofSize(60, 0), "proc", "show", f.procedures[0].Name); got.code != 0 || widest(got.stdout) > 60 || strings.Count(strings.Join(strings.Fields(got.stdout), " "), "counts up to a number") != 8 {
+		t.Errorf("got %d\n%s%s", got.code, got.stdout, got.stderr)
+	}
+	var l latencies
+	for range 30 {
+		l.addLatency(time.Millisecond)
+	}
+	for range 15 {
+		l.addLatency(time.Second)
+	}
+	for room, longest := range map[int]int{0: barLength, 200: barLength, 60: 39, 40: 19, 20: 4} {
+		rows := l.histogram(room)
+		if got := [2]int{len(rows[0][2]), len(rows[len(rows)-1][2])}; got != [2]int{longest, (longest + 1) / 2} {
+			t.Errorf("in %d columns the bars are %v long, want %d and half of it", room, got, longest)
+		}
+	}
+}
+
+// That there are more jobs is said below those that are printed, where it is read.
+func TestMoreIsSaidBelowTheList(t *testing.T) {
+	f := several(t)
+	var both strings.Builder
+	got := runFake(t, t.Context(), f, func(c *cli) { c.stdout, c.stderr = &output{w: &both}, &both }, "job", "ls", "-n", "1")
+	if list, more, found := strings.Cut(both.String(), "there are more"); got.code != 0 || !found || !strings.Contains(list, firstID) || strings.Contains(more, firstID) {
+		t.Errorf("got %d:\n%s", got.code, both.String())
+	}
+}
+
 func TestLongListsGoThroughThePager(t *testing.T) {
 	needs.Programs(t, "sed")
 	f := several(t)

@@ -87,7 +87,7 @@ func (w *listWatch[T]) show(items []T, failed error) error {
 	}
 	if away := failed != nil; away != w.away {
 		if w.away = away; away {
-			c.notice("the dispatcher does not answer; asking again: %s", message(failed))
+			c.notice("the dispatcher does not answer, retrying: %s", message(failed))
 		} else {
 			c.notice("the dispatcher answers again")
 		}

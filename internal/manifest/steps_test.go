@@ -87,7 +87,7 @@ func TestScheduleSteps(t *testing.T) {
 		"steps:\n- procedure: a\n- procedure: b\n  args: 1\n":  ":8: steps[1].args: must be named",
 		"steps:\n- procedure: a\n- args: {}\n":                 ":7: steps[1].procedure: must not be empty",
 		"steps:\n- procedure: a\noptions: {then: [a]}\n":       ":7: options.then: is unknown",
-		"steps:\n- procedure: a\noptions: {reboot_wait: 1h}\n": ":7: options.reboot_wait: is of chains",
+		"steps:\n- procedure: a\noptions: {reboot_wait: 1h}\n": ":7: options.reboot_wait: only applies to chains",
 		"steps:\n- procedure: a\n  max_exec_time: soon\n":      ":7: steps[0].max_exec_time: must be a duration",
 		"steps:\n- procedure: a\n- [b]\n":                      ":7: steps[1]: must be a map",
 	} {

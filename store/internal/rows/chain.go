@@ -87,7 +87,9 @@ func notBegun(m earlyMember) error {
 	if m.isOut {
 		return fmt.Errorf("%w: the chain does not come to step %d", store.ErrIllegal, m.step)
 	}
-	return failures.New("conflict", fmt.Sprintf("step %d of the chain on host %s has not begun: the one before it can be cancelled, or the batch", m.step, m.host.Name)).Err()
+	f := failures.New("conflict", fmt.Sprintf("step %d of the chain on host %s has not begun: the one before it can be cancelled, or the batch", m.step, m.host.Name))
+	f.Type = "job"
+	return f.Err()
 }
 
 // members goes through the members of a batch, those of all steps of a host one after the other.
