@@ -14,6 +14,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 )
@@ -124,6 +125,25 @@ func (c *commander) nothingLeft() {
 	until(c.t, "supervisors are let go", func() bool {
 		left, err := os.ReadDir(filepath.Join(c.dir, "run"))
 		return err == nil && len(left) == 0
+	})
+}
+
+// removeCgroups removes what a job's command leaves whose supervisor and agent nobody asks any more.
+func removeCgroups(t *testing.T, job string) {
+	t.Helper()
+	dir, err := proc.NewCgroup(job) // beside those
+	if err != nil {
+		return
+	}
+	until(t, "its cgroup is removed", func() bool {
+		left, err := filepath.Glob(dir + "*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range left {
+			_ = os.Remove(dir) // something may be in it yet
+		}
+		return len(left) == 0
 	})
 }
 

@@ -101,6 +101,7 @@ func TestAgentStopsBesideWhatCannotEnd(t *testing.T) {
 				b, err := os.ReadFile("/proc/" + strconv.Itoa(of.parent) + "/cmdline")
 				return err != nil || len(b) == 0
 			})
+			removeCgroups(t, x.id)
 		})
 	}
 }

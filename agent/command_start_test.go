@@ -110,6 +110,7 @@ func TestSupervisorIsLostAsTheCommandBegins(t *testing.T) {
 	}
 	s.callAs(id).tombstone()
 	s.keepsNothing()
+	removeCgroups(t, id)
 }
 
 // Where the journal breaks as the start of a command that did not begin is to be taken back,

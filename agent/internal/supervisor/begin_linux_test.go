@@ -321,6 +321,7 @@ func TestKilledAsItBegins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer removeCgroup(h.Cgroup)
 	h.Cgroup = ""
 	d, err := takeOver(t.Context(), p, h, 0)
 	if err != nil {
@@ -514,6 +515,11 @@ func TestDiskFailsAsACommandBegins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	file, err := readHeader(h.attempt.(*remote).place.spool())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer removeCgroup(file.Cgroup)
 	defer func() { _ = EndOrphans(context.Background(), k, 0) }()
 	for !fileExists(begun) {
 		time.Sleep(time.Millisecond)
