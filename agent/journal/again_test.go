@@ -140,3 +140,29 @@ func TestKeptElsewhereIsLostWithACommit(t *testing.T) {
 		}
 	})
 }
+
+// TestRecordsBehindWhatWasLost checks that records do not wait for longer to be synced as something is to be written again
+// that was lost, also if more come all the time.
+func TestRecordsBehindWhatWasLost(t *testing.T) {
+	k := Key{"job", 1}
+	inBubble(t, Options{}, func(t *testing.T, g *gate, j *Journal) {
+		if err := errors.Join(j.AcceptStart(k, Accept{}, time.Now()), j.Forget(Key{"forgotten", 1})); err != nil {
+			t.Fatal(err)
+		}
+		g.lose(t, j)
+		begun := time.Now()
+		first, err := j.Append(k, 0, []byte("0"))
+		for n := int64(1); err == nil && n < 10; n++ {
+			time.Sleep(50 * time.Millisecond)
+			_, err = j.Append(k, n, []byte("more"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-first.Done():
+		default:
+			t.Errorf("it is not synced after %v", time.Since(begun))
+		}
+	})
+}

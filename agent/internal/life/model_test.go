@@ -41,6 +41,8 @@ type world struct {
 	window   int64         // the largest
 	acked    int64         // records before it were acknowledged once
 	peers    []*listener
+	asleep   *Peer  // there was nothing to send to it, and nobody has woken it since
+	waiting  *Event // a record is offered for which there was no room, and nobody has said since that there may be
 	ran      int
 	stops    int
 	why      *wire.Stopping
@@ -79,12 +81,24 @@ func (w *world) do(e Event) Effect {
 		before := w.spool
 		f := w.Next(e)
 		w.check(e, f, before)
+		if f.Wake || e.Kind == Attach {
+			w.asleep = nil
+		}
+		if f.Room {
+			w.waiting = nil
+		}
 		if f.Put != 0 {
 			put = f.Put
 		}
 		if f.Write.Kind == 0 {
 			if w.isReleasable() && !releasable && !w.left {
 				w.failf("the journal has all of it, nobody is told of it, and it stays")
+			}
+			if w.asleep == w.peer && w.wouldSend() {
+				w.failf("there is something to send, and nobody says so")
+			}
+			if w.waiting != nil && w.wouldTake() {
+				w.failf("there is room for a record, and nobody says so")
 			}
 			f.Put = put
 			return f
@@ -94,6 +108,42 @@ func (w *world) do(e Event) Effect {
 		}
 		e = w.book.write(f.Write)
 	}
+}
+
+// wouldSend reports whether there is something to send to a peer, and changes nothing.
+func (w *world) wouldSend() bool {
+	if w.peer == nil {
+		return false
+	}
+	a, p := w.Attempt, *w.peer
+	a.peer, p.flight.costs, a.outbox.kept = &p, slices.Clone(p.flight.costs), slices.Clone(a.outbox.kept)
+	for e := (Event{Kind: Send}); ; e = w.fetch(e.Fetch) {
+		e.Peer, e.At = &p, w.clock
+		f := a.Next(e)
+		if (f.Fetch == Fetch{}) {
+			return f.Message != (Message{}) || f.Err != nil
+		}
+		e.Fetch = f.Fetch
+	}
+}
+
+// wouldTake reports whether there is room for the record that waits, without a look at the journal, and changes nothing.
+func (w *world) wouldTake() bool {
+	a := w.Attempt
+	a.outbox.kept = slices.Clone(a.outbox.kept)
+	put := a.Next(*w.waiting).Put
+	return put != 0 && put != Later
+}
+
+// fetch reads in the journal.
+func (w *world) fetch(of Fetch) Event {
+	e := Event{Kind: Read, Fetch: of}
+	if of.End {
+		e.Kind, e.End = ReadEnd, w.book.end
+	} else {
+		e.Next, e.Records = w.book.read(of)
+	}
+	return e
 }
 
 // check looks at what an event asks for.
@@ -161,7 +211,11 @@ func (w *world) offer() {
 		e.Kind, e.Next, e.Size = OfferAt, n, int64(len(value))
 	}
 	was, deaf := w.audience, w.deaf
+	w.waiting = nil
 	f := w.do(e)
+	if f.Put == Later && !e.Busy {
+		w.waiting = &e
+	}
 	switch f.Put {
 	case Kept, Dropped:
 		w.offered = append(w.offered, value)
@@ -312,17 +366,16 @@ func (w *world) send(p *listener) bool {
 			if p != w.peers[len(w.peers)-1] && f.Message != (Message{}) {
 				w.failf("one is told that another has followed")
 			}
-			return w.told(p, f.Message) || f.Wake
+			something := w.told(p, f.Message) || f.Wake
+			if !something && f.Err == nil && w.peer == &p.Peer { // else it is tried again
+				w.asleep = w.peer
+			}
+			return something
 		}
 		if w.rand.IntN(10) == 0 { // something is heard while the journal is read
 			w.ack(p)
 		}
-		e = Event{Kind: Read, Fetch: f.Fetch}
-		if f.Fetch.End {
-			e.Kind, e.End = ReadEnd, w.book.end
-		} else {
-			e.Next, e.Records = w.book.read(f.Fetch)
-		}
+		e = w.fetch(f.Fetch)
 	}
 }
 
@@ -440,6 +493,11 @@ func (w *world) step() {
 		}
 	case 26, 27, 28, 29, 30:
 		w.send(w.any())
+	case 31:
+		if w.home == Supervised && !w.returned && w.rand.IntN(20) == 0 {
+			w.lost = true
+			w.do(Event{Kind: SkipTo, Next: w.Records() + w.rand.Int64N(3)})
+		}
 	default:
 		w.offer()
 	}

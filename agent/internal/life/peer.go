@@ -285,6 +285,7 @@ func (a *Attempt) sendLacking(until, at int64, f *Effect) {
 func (a *Attempt) sendDropped(n, at int64, f *Effect) {
 	one := []wire.Record{{Time: at, Truncated: 1}}
 	a.sendRecords(slices.Repeat(one, int(min(n, batchRecords))), f)
+	f.Room = f.Message.Records != nil // memory may have what is told next
 }
 
 // sendLacked tells of records that the journal had no room for.
