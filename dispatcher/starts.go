@@ -64,9 +64,13 @@ func (s *session) storeStarts() {
 		if len(ts) == 0 {
 			continue
 		}
-		err := s.retryStore(s.d.ctx, func() error { return s.d.noteStarts(ts) })
-		if err != nil && s.d.ctx.Err() == nil {
-			s.d.log.Error("note starts", "host", s.host.name, "err", err)
+		for err := s.d.noteStarts(ts); err != nil; err = s.d.noteStarts(ts) { // else what has begun might count as not started
+			if s.d.ctx.Err() == nil && !errors.Is(err, harp.ErrNoSpace) {
+				s.d.repeated.Warn("starts "+s.host.name, "starts cannot be noted yet", "host", s.host.name, "err", err)
+			}
+			if !s.pause(spaceWait) {
+				break
+			}
 		}
 	}
 }
@@ -93,7 +97,7 @@ func (d *Dispatcher) noteStarts(ts []store.Transition) error {
 		return err
 	}
 	for _, c := range changes {
-		if errors.Is(c.Err, harp.ErrNoSpace) {
+		if c.Err != nil && !errors.Is(c.Err, store.ErrIllegal) && !errors.Is(c.Err, store.ErrFenced) && !isLost(c.Err) {
 			return c.Err
 		}
 	}

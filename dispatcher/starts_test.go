@@ -79,3 +79,48 @@ func TestStartThenBadEnd(t *testing.T) {
 		agent.tr.Close(nil)
 	})
 }
+
+// startless is a store in which starts cannot be noted while the test says so: at all, or each of them by itself.
+type startless struct {
+	store.Store
+	ill    atomic.Bool
+	single bool
+	tries  atomic.Int64
+}
+
+func (s *startless) Apply(ctx context.Context, ts ...store.Transition) ([]store.Change, error) {
+	if ts[0].Event.Kind != store.Started || !s.ill.Load() {
+		return s.Store.Apply(ctx, ts...)
+	}
+	s.tries.Add(1)
+	if s.single {
+		return []store.Change{{Err: errTrouble}}, nil
+	}
+	return nil, errTrouble
+}
+
+// A start that cannot be noted is noted when it can be: without it what has begun would count as not started if its agent lost it.
+func TestAStartThatCannotBeNotedIsNotedLater(t *testing.T) {
+	for _, single := range []bool{false, true} {
+		st := &startless{single: single}
+		onStore(t, func(inner store.Store) store.Store { st.Store = inner; return st }, func(t *testing.T, sys *system) {
+			agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+			asked := agent.exchanges(t)
+			synctest.Wait()
+			st.ill.Store(true)
+			job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+			m := <-asked
+			m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+			time.Sleep(10 * time.Second)
+			if n := st.tries.Load(); n < 5 || n > 15 {
+				t.Errorf("it was tried %d times in 10 s", n)
+			}
+			st.ill.Store(false)
+			time.Sleep(2 * time.Second)
+			if s := must[harp.JobStatus](t)(job.Status(t.Context())); s.State != harp.StateRunning {
+				t.Errorf("it is %s", s.State)
+			}
+			close(m.over)
+		})
+	}
+}

@@ -12,10 +12,7 @@ import (
 // the requests that wait, sends cancels to agents and calls of what may start now.
 func (d *Dispatcher) applyTransitions(ctx context.Context, ts ...store.Transition) ([]store.Change, error) {
 	changes, err := d.applyAndMark(ctx, ts...)
-	if err != nil {
-		return nil, err
-	}
-	for i := range changes {
+	for i := range changes { // also with an error: some may be stored
 		c := &changes[i]
 		if c.Err != nil {
 			continue
@@ -38,7 +35,7 @@ func (d *Dispatcher) applyTransitions(ctx context.Context, ts ...store.Transitio
 		}
 		d.wakeUnreached(c.Over)
 	}
-	return changes, nil
+	return changes, err
 }
 
 // applyAndMark applies transitions, and reads what the checks that they end have marked their hosts with.

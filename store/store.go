@@ -95,7 +95,8 @@ type Jobs interface {
 	// that queue, and the next of that host if it had as many as its gate lets through:
 	// Change.Claimed. Err is harp.ErrNotFound, ErrFenced or ErrIllegal, which
 	// Claimed is too, and does not touch the others. Errors: harp.ErrInvalid for
-	// an event of more than about 2 MiB; after any other some of them may be stored.
+	// an event of more than about 2 MiB; after any other those whose Err is nil are stored all the same, and
+	// what they claimed must be sent.
 	Apply(ctx context.Context, ts ...Transition) ([]Change, error)
 
 	// Advance does what time alone has made due: it ends jobs that did not

@@ -73,6 +73,7 @@ func (s *Store) rewriteCancelled(t *tx, out *store.Advanced) error {
 			return err
 		}
 		if err := s.endCancelled(t, e, before, after, 0); err != nil {
+			s.sched.ReturnCancelled(e)
 			return err
 		}
 		out.Ended = append(out.Ended, after)

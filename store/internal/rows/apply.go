@@ -24,6 +24,7 @@ func (s *Store) Apply(ctx context.Context, ts ...store.Transition) ([]store.Chan
 	}
 	out, asked := make([]store.Change, len(ts)), s.asked()
 	for n := 0; ; {
+		first := n // of those of this commit
 		err := s.doAhead(ctx, SpaceFull, func(t *tx) error {
 			for ; n < len(ts) && t.hasRoom(eventSize(&ts[n].Event)+2*maxStep); n++ {
 				if err := s.applyTransition(t, &ts[n], &out[n], asked, early); err != nil {
@@ -41,7 +42,10 @@ func (s *Store) Apply(ctx context.Context, ts ...store.Transition) ([]store.Chan
 			return err
 		})
 		if err != nil {
-			return nil, err
+			for n := first; n < len(out); n++ {
+				out[n] = store.Change{Err: err}
+			}
+			return out, err
 		}
 		if n == len(ts) {
 			return out, nil

@@ -357,6 +357,7 @@ func (s *Store) changeBatch(t *tx, b *batch, e store.BatchEvent) error {
 	case is == before.State:
 	case is.Ended():
 		if err := s.endBatch(t, b, now); err != nil {
+			b.life = before // else it would have ended here alone
 			return err
 		}
 	case is == harp.BatchRunning:
@@ -372,11 +373,11 @@ func (s *Store) changeBatch(t *tx, b *batch, e store.BatchEvent) error {
 
 // endBatch notes that a batch has ended, in its class. Errors: the engine's.
 func (s *Store) endBatch(t *tx, b *batch, now int64) error {
-	s.sched.DropBatch(b.slots)
-	delete(s.batches, b.id)
 	if err := s.classifyBatch(t, b); err != nil {
 		return err
 	}
+	s.sched.DropBatch(b.slots)
+	delete(s.batches, b.id)
 	at := placeOf(now, b.row.No)
 	entry := append(endedPrefix(byBatchEnd, b.life.Class), at[:]...)
 	t.appendWrite(entry, seal(entry, b.id[:]))

@@ -165,6 +165,7 @@ func opened(t testing.TB, e Engine, opts Options) *Store {
 		if s.usable() == nil {
 			checkQueues(t, s)
 			checkUnended(t, s)
+			checkBatches(t, s)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -182,6 +183,42 @@ func checkQueues(t testing.TB, s *Store) {
 			row, found, err := readQueue(tx.snap, name)
 			if err != nil || !found || !bytes.Equal(encode(row), encode(rowOf(q))) {
 				t.Errorf("the row of queue %q is %+v, %v, want %+v", name, row, err, rowOf(q))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// checkBatches compares the batches that have not ended, and what classes count, with what is stored of them, as far as that can be read.
+func checkBatches(t testing.TB, s *Store) {
+	t.Helper()
+	err := s.do(context.Background(), SpaceFull, func(tx *tx) error {
+		for item, err := range tx.snap.Scan([]byte{prefixBatchLife}, nil, false) {
+			if err != nil {
+				return err
+			}
+			var row batchLifeRow
+			i := id(item.Key[1:])
+			b := s.batches[i]
+			switch {
+			case readItem(tx.snap, item, &row) != nil:
+			case b == nil && !row.State.Ended():
+				t.Errorf("batch %s is stored as %s, and nobody goes on with it", i, row.State)
+			case b != nil && !bytes.Equal(encode(&batchLifeRow{BatchLife: b.life, Log: b.log}), encode(&row)):
+				t.Errorf("batch %s is stored as %+v, not as %+v", i, row.BatchLife, b.life)
+			}
+		}
+		for item, err := range tx.snap.Scan(keyClass, nil, false) {
+			if err != nil {
+				return err
+			}
+			var row store.RetentionClass
+			c := s.classes[binary.BigEndian.Uint32(item.Key[len(keyClass):])]
+			if readItem(tx.snap, item, &row) == nil && (c == nil || !c.IsLost() && c.Bytes != row.Bytes) {
+				t.Errorf("a class is stored as %+v, not as %+v", row, c)
 			}
 		}
 		return nil

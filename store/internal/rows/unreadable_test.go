@@ -102,6 +102,7 @@ func newEventful(t *testing.T) *eventful {
 			t.Fatal(err)
 		}
 	}
+	putRule(t, s, harp.RetentionRule{Name: "r", MaxBytes: 1 << 30})
 	v.ended = lived(t, s, noon)
 	failedAtLength(t, s)
 	gone := submitted(t, s, call("h"))[0]
@@ -429,5 +430,111 @@ func TestCancelledAndUnreadForAMoment(t *testing.T) {
 	}
 	if did := advanceAll(t, s, noon); len(did.Ended) != 1 {
 		t.Errorf("%d ended, want 1", len(did.Ended))
+	}
+}
+
+// TestEndsAndIsUnreadForAMoment has what is to be counted in a class not be readable for a moment, as a job or a batch ends: it ends when
+// that is done again.
+func TestEndsAndIsUnreadForAMoment(t *testing.T) {
+	long := func(c *harp.Submission) { c.Request = make([]byte, 10_000) } // it is not in the row of its job
+	for name, prepare := range map[string]func(t *testing.T, s *Store) (isEnded func() bool){
+		"cancelled with its queue": func(t *testing.T, s *Store) func() bool {
+			c := inQueue(call("h"), 0, 1)
+			long(&c.Request)
+			j := submitted(t, s, c)[0]
+			if _, err := s.CancelQueue(t.Context(), j.Queue, store.Operation{ID: harp.NewID(), Time: noon}); err != nil {
+				t.Fatal(err)
+			}
+			i, _ := parseID(j.ID)
+			return func() bool { return s.sched.Job(i) == nil && s.sched.Queue(string(j.Queue)) == nil }
+		},
+		"expired": func(t *testing.T, s *Store) func() bool {
+			c := call("away")
+			long(&c.Request)
+			c.Job.Expires = noon
+			j := submitted(t, s, c)[0]
+			i, _ := parseID(j.ID)
+			return func() bool { return s.sched.Job(i) == nil }
+		},
+		"cancelled batch": func(t *testing.T, s *Store) func() bool {
+			b := onHosts(2)
+			b.Batch.Plan.StartAfter = noon.Add(time.Hour)
+			long(&b.Request)
+			out, err := s.SubmitBatch(t.Context(), b, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.ChangeBatch(t.Context(), out.Batch.ID, store.BatchEvent{Kind: store.BatchCancel}, store.Operation{Time: noon}); err != nil {
+				t.Fatal(err)
+			}
+			return func() bool {
+				is, err := s.Batch(t.Context(), out.Batch.ID)
+				return err == nil && is.State.Ended()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for n := int64(1); ; n++ {
+				e := &unreadable{trial: newTrial()}
+				s := opened(t, e, Options{})
+				putRule(t, s, harp.RetentionRule{Name: "r", MaxBytes: 1 << 30})
+				endAt(t, s, noon, "p") // of the class that there is then
+				isEnded := prepare(t, s)
+				s.unlearn()
+				e.left.Store(n)
+				_, err := s.Advance(t.Context(), noon)
+				hasFailed := e.left.Swap(0) <= 0
+				if hasFailed != errors.Is(err, errUnreadable) {
+					t.Fatalf("read %d fails: %v, and it says %v", n, hasFailed, err)
+				}
+				if s.usable() != nil {
+					continue // with half of it written
+				}
+				advanceAll(t, s, noon)
+				if !isEnded() {
+					t.Errorf("read %d fails, and it never ends", n)
+				}
+				if !hasFailed {
+					return
+				}
+			}
+		})
+	}
+}
+
+// TestAppliedInPart has the second of two ends, which one commit has no room for, not be readable for a moment: what came of the first is
+// returned, as what was claimed by it is to be sent, and of the second that nothing did.
+func TestAppliedInPart(t *testing.T) {
+	parts := 0
+	for n, isOver := int64(1), false; !isOver; n++ {
+		e := &unreadable{trial: newTrial()}
+		s := opened(t, e, Options{})
+		openGate(s, "h")
+		jobs := submitted(t, s, inQueue(call("h"), 0, 1), inQueue(call("h"), 0, 1), call("h"))
+		first, second := about(jobs[0], store.End), about(jobs[2], store.End)
+		first.Event.Value, second.Event.Value = make(harp.Value, 2<<20), make(harp.Value, 2<<20)
+		s.unlearn()
+		e.left.Store(n)
+		out, err := s.Apply(t.Context(), first, second)
+		isOver = e.left.Swap(0) > 0
+		if isOver || s.usable() != nil {
+			continue
+		}
+		if j, err := s.Job(t.Context(), jobs[0].ID); err != nil || !j.State.Ended() {
+			continue
+		}
+		parts++
+		if len(out) != 2 || out[0].Err != nil || len(out[0].Claimed) != 1 || out[0].Claimed[0].ID != jobs[1].ID || !out[0].Effect.Ends {
+			t.Fatalf("of the first it says %+v, %v", out, err)
+		}
+		if err != nil && !errors.Is(err, errUnreadable) || !errors.Is(out[1].Err, errUnreadable) || out[1].Job != nil {
+			t.Errorf("of the second it says %+v, %v", out[1], err)
+		}
+		if out := applied(t, s, second); !out[0].Effect.Ends {
+			t.Errorf("then the second is %+v", out)
+		}
+	}
+	if parts == 0 {
+		t.Error("no read failed in the second commit")
 	}
 }
