@@ -19,6 +19,11 @@
 //
 // Every error answers two questions: whose fault it is, [FaultOf], and whether
 // the procedure ran, [RanOf].
+//
+// Beyond single calls, [Caller.Target] calls many hosts as one [Batch]; [Caller.Schedules] calls at given
+// times, [Caller.Maintenance] keeps calls from starting, [Caller.Events] and [Caller.Notifications] tell
+// what happens, [Caller.Queues] and [Caller.Hosts] show and change what there is. [NewProc] gives a
+// procedure typed arguments and a typed result. What only implementers of [Service] need says so.
 package harp
 
 import (

@@ -214,7 +214,9 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Dispatcher runs calls. It is safe for concurrent use.
+// Dispatcher queues calls, sends them to agents and keeps what they return. Open starts one, Caller makes
+// calls of it in this process, Serve serves others, and Shutdown stops it and closes its store. It is safe
+// for concurrent use.
 type Dispatcher struct {
 	store     store.Store
 	cfg       Config

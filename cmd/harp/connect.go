@@ -49,7 +49,7 @@ func (c *cli) resolve() (contexts.Context, error) {
 	given.Key = cmp.Or(given.Key, named.Key)
 	given.CA = cmp.Or(given.CA, named.CA)
 	if given.Addr == "" || given.Cert == "" || given.Key == "" || given.CA == "" {
-		return given, invalid("context", "no context configured; start a dispatcher with `harp dev`, or give --addr, --cert, --key and --ca")
+		return given, noContext("no context configured; start a dispatcher with `harp dev`, or give --addr, --cert, --key and --ca")
 	}
 	return given, nil
 }
@@ -94,3 +94,15 @@ func (c *cli) withCaller(ctx context.Context, fn func(*harp.Caller) error) error
 	defer caller.Close()
 	return fn(caller)
 }
+
+// noContextError is that nothing says which dispatcher to use: as there is none, it is not called invalid.
+type noContextError struct{ missing *harp.FieldError }
+
+func noContext(text string) error {
+	return &noContextError{&harp.FieldError{Field: "context", Message: text}}
+}
+
+func (e *noContextError) Error() string { return e.missing.Message }
+
+// Unwrap returns the harp.FieldError that programs are told.
+func (e *noContextError) Unwrap() error { return e.missing }

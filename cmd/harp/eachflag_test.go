@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/harpcaller/harp"
 )
 
 // givenBeside are the arguments that each command with flags that take a value needs before these are looked at.
@@ -89,10 +91,24 @@ func TestFlagErrorsAreInPlainWords(t *testing.T) {
 		"event ls --job zzz":                                                      "invalid --job: zzz is not a job ID",
 		"job ls --batch zzz":                                                      "invalid --batch: zzz is not a batch ID",
 		"notify add n --on job.failed --webhook https://example.org --mail a@b.c": "invalid --webhook: cannot be combined with --mail",
-		"dev --hosts 0":                                                           "invalid --hosts: must be from 1 to 100",
+		"ctx show":      "harp: no current context; see harp ctx use\nSee: harp doctor\n",
+		"dev --hosts 0": "invalid --hosts: must be from 1 to 100",
 	} {
 		if got := runFake(t, t.Context(), several(t), nil, strings.Fields(args)...); got.code != exitUsage || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: exit %d, said %q, want %q", args, got.code, got.stderr, want)
+		}
+	}
+}
+
+// What is wrong with the command that harp exec is to run is called by what was typed, whoever refuses it.
+func TestExecNamesItsCommand(t *testing.T) {
+	here := ended(t, nil)
+	here.submitErr = &harp.FieldError{Field: "args.argv[0]", Message: "is not allowed"}
+	agent := ended(t, harp.Failure{Code: "rejected_invalid", Field: "args.argv[0]", Message: "is not allowed"}.Err())
+	for name, f := range map[string]*fake{"the dispatcher": here, "the agent": agent} {
+		f.procedures = append(f.procedures, execDoc())
+		if got := runFake(t, t.Context(), f, nil, "exec", "demo1", "id"); got.code != exitUsage || !strings.Contains(got.stderr, "invalid COMMAND: is not allowed") {
+			t.Errorf("%s refuses: got %+v", name, got)
 		}
 	}
 }
