@@ -182,22 +182,24 @@ func (s *scheduled) rules() store.ScheduleRules {
 	return r
 }
 
-// running is the last batch that is not over; "": there is none.
-func (s *scheduled) running() string {
-	if n := len(s.state.Runs); n > 0 {
-		return s.state.Runs[n-1].Batch
+// running is the last batch that is not over; "": there is none. Those that are over though that is not noted do not count.
+func (s *scheduled) running(over ...string) string {
+	for _, run := range slices.Backward(s.state.Runs) {
+		if !slices.Contains(over, run.Batch) {
+			return run.Batch
+		}
 	}
 	return ""
 }
 
 // backfilling is the batch for whose end the next time of the past waits. Where batches may overlap that is the one of the
 // time before it.
-func (s *scheduled) backfilling() string {
+func (s *scheduled) backfilling(over ...string) string {
 	if s.Schedule.Overlap != harp.OverlapAllow {
-		return s.running()
+		return s.running(over...)
 	}
 	for _, run := range slices.Backward(s.state.Runs) {
-		if run.Fires == store.FireBackfill {
+		if run.Fires == store.FireBackfill && !slices.Contains(over, run.Batch) {
 			return run.Batch
 		}
 	}

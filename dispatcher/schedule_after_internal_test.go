@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,7 @@ import (
 type endingStore struct {
 	store.Store
 	ended   atomic.Pointer[harp.BatchState] // of all batches; nil: they are as they are
+	only    atomic.Pointer[string]          // of this batch alone
 	gone    atomic.Bool                     // of no batch anything is known
 	refuses atomic.Int64                    // so many commits of several steps
 	loses   atomic.Int64                    // that so many are made
@@ -30,7 +32,8 @@ func (s *endingStore) Batch(ctx context.Context, id string) (*store.Batch, error
 		return nil, harp.ErrPruned
 	}
 	b, err := s.Store.Batch(ctx, id)
-	if state := s.ended.Load(); err == nil && state != nil {
+	only := s.only.Load()
+	if state := s.ended.Load(); err == nil && state != nil && (only == nil || *only == id) {
 		b.State, b.EndTime = *state, time.Now().UTC()
 	}
 	return b, err
@@ -185,6 +188,42 @@ func TestAnEndWaitsForAChange(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		checkAfter(t, s, 0)
+	})
+}
+
+// The last of two runs was over, which could not be noted while a schedule that comes after was changed, and the next time fired beside the other run.
+func TestATimeFiredBesideARunThatWasNotTheLast(t *testing.T) {
+	succeeded := harp.BatchSucceeded
+	synctest.Test(t, func(t *testing.T) {
+		st, d, s := afterWorld(t)
+		waits := batchSchedule(t, "first", "hello", nil)
+		waits.Cron, waits.Request.OfflineWait = "* * * * *", time.Hour
+		put(t, s, waits)
+		time.Sleep(61 * time.Second)
+		if _, err := s.TriggerSchedule(t.Context(), harp.NewID(), "first", harp.Trigger{EvenIfRunning: true}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		first, err := d.schedules.find("first")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(first.state.Runs) != 2 {
+			t.Fatalf("its runs are %+v", first.state.Runs)
+		}
+		if err := d.schedules.awaitTurn(t.Context(), "next"); err != nil {
+			t.Fatal(err)
+		}
+		st.ended.Store(&succeeded)
+		st.only.Store(&first.state.Runs[1].Batch)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		d.schedules.endTurn("next")
+		for _, e := range ledgerOf(t, s, "first")[:1] {
+			if e.Outcome != harp.TimeSkipped || e.Reason != harp.TimeOverlap || !strings.HasPrefix(e.Detail, first.state.Runs[0].Batch) {
+				t.Errorf("the ledger is %+v", e)
+			}
+		}
 	})
 }
 

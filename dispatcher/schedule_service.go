@@ -182,12 +182,13 @@ func (d *Dispatcher) checkTarget(text string) error {
 // harp.ErrConflict, harp.ErrRefused.
 func (d *Dispatcher) puttingSchedule(old *scheduled, put putSchedule, spec *schedule.Spec, beside documentRoom, now time.Time) (*store.ScheduleStep, error) {
 	sch := &put.Schedule
-	step := store.ScheduleStep{Name: sch.Name, Document: wire.Encode(put)}
-	if err := d.schedules.takeRoom(sch.Name, put.By, len(step.Document), beside); err != nil {
+	document := wire.Encode(put)
+	if err := d.schedules.takeRoom(sch.Name, put.By, len(document), beside); err != nil {
 		return nil, err
 	}
+	step := store.ScheduleStep{Name: sch.Name}
 	if old != nil {
-		step.Revision, step.State = old.revision, old.state.Clone()
+		step = old.step()
 	}
 	next := &scheduled{putSchedule: put, name: sch.Name, spec: spec}
 	switch {
@@ -196,16 +197,19 @@ func (d *Dispatcher) puttingSchedule(old *scheduled, put putSchedule, spec *sche
 	case old.err != nil:
 		step.State.Through, step.State.Skips = laterOf(step.State.Through, now), nil
 	default:
-		life, err := step.State.Change(old.rules(), next.rules(), old, next, d.schedules.see(now, old.running()))
+		dec, err := old.state.Change(old.rules(), next.rules(), old, next, d.schedules.see(now, old.running()))
 		if err != nil {
 			return nil, noSpaceFor(err)
 		}
-		step.State.ScheduleLife = life
+		if step = d.settling(old, dec, nil, now); step.Entry != nil {
+			step.Entry.By = put.By
+		}
 	}
+	step.Document = document
 	step.State.Version++
 	e := next.event(harp.EventScheduleChanged, now)
 	e.By = put.By
-	step.Events = []harp.Event{e}
+	step.Events = append(step.Events, e)
 	return &step, nil
 }
 

@@ -162,16 +162,10 @@ func (d *Dispatcher) stepSchedule(ctx context.Context, s *scheduled, now time.Ti
 	if paused {
 		at = earlier(at, pause.Until)
 	}
-	see := func(running string) store.ScheduleSight {
-		if slices.Contains(over, running) {
-			running = ""
-		}
-		return d.schedules.see(now, running)
-	}
-	dec := s.state.Next(s.rules(), s, see(s.running()))
+	dec := s.state.Next(s.rules(), s, d.schedules.see(now, s.running(over...)))
 	if dec.Kind == store.DecideWait {
 		at = earlier(at, dec.Wake)
-		dec = s.state.NextBackfill(see(s.backfilling()))
+		dec = s.state.NextBackfill(d.schedules.see(now, s.backfilling(over...)))
 	}
 	switch dec.Kind {
 	case store.DecideWait:

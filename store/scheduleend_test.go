@@ -127,12 +127,12 @@ func TestScheduleEndsInstead(t *testing.T) {
 		t.Error("what is due is changed")
 	}
 	same, err := half.Change(r, store.ScheduleRules{After: slices.Clone(r.After), CatchUpMost: 7}, noTimes{}, noTimes{}, at)
-	if err != nil || decided(same.Next(r, noTimes{}, at)) != "wait" {
+	if err != nil || decided(same.Life.Next(r, noTimes{}, at)) != "wait" {
 		t.Errorf("what stays as it was is %+v, %v", same, err)
 	}
 	other := store.ScheduleRules{After: r.After[:1]}
 	changed, err := half.Change(r, other, noTimes{}, noTimes{}, at)
-	if got := decided(changed.Next(other, noTimes{}, at)); err != nil || got != "skipped dependency a1" {
+	if got := decided(changed.Life.Next(other, noTimes{}, at)); err != nil || got != "skipped dependency a1" {
 		t.Errorf("after a change it is %s, %v", got, err)
 	}
 	full := half
@@ -216,7 +216,7 @@ func TestScheduleEndsOnce(t *testing.T) {
 				if err != nil {
 					rt.Fatal(err)
 				}
-				life, r = changed, next
+				life, r = changed.Life, next
 			case 5:
 				life = life.Restore(tick(now))
 			default:

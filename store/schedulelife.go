@@ -488,23 +488,35 @@ func (l ScheduleLife) NextBackfill(at ScheduleSight) ScheduleDecision {
 	return d
 }
 
-// Change returns the life of a schedule whose rules and times are others from now on. What was due before is to be settled first, so that
-// no edit fires the past or hides it: of ends until now none counts, unless it comes after the same as before. Errors: ErrIllegal if something is
-// not.
-func (l ScheduleLife) Change(r, next ScheduleRules, before, after ScheduleTimes, at ScheduleSight) (ScheduleLife, error) {
+// Change decides about a schedule whose rules and times are others from now on. What was due before is to be settled first, so that
+// no edit fires the past or hides it: of ends until now none counts, unless it comes after the same as before. A time that has come and
+// only waits for its jitter stays to come if it is one of the new times and the last of them until now; else it is skipped, which the decision
+// has the entry of. Errors: ErrIllegal if something is not settled.
+func (l ScheduleLife) Change(r, next ScheduleRules, before, after ScheduleTimes, at ScheduleSight) (ScheduleDecision, error) {
 	if l.Next(r, before, at).Kind != DecideWait {
-		return l, fmt.Errorf("%w: times of the schedule are due", ErrIllegal)
+		return ScheduleDecision{}, fmt.Errorf("%w: times of the schedule are due", ErrIllegal)
 	}
+	d := ScheduleDecision{Kind: DecideSettle, Life: l}
 	if len(next.After) > 0 && slices.Equal(r.After, next.After) {
-		return l, nil
+		return d, nil
 	}
-	if at.Now.After(l.Through) {
-		l.Through = at.Now
+	through := at.Now
+	if t, ok := before.Next(l.Through); ok && !t.Nominal.After(at.Now) {
+		following, more := after.Next(t.Nominal)
+		switch {
+		case hasTime(after, t.Nominal) && (!more || following.Nominal.After(at.Now)):
+			through = t.Nominal.Add(-1)
+		case !l.isSkipped(t.Nominal):
+			d.Entry = oneTime(harp.TimeSkipped, harp.TimeByHand, "its times were changed", t.Nominal)
+		}
 	}
-	l.Skips = slices.DeleteFunc(slices.Clone(l.Skips), func(nominal time.Time) bool {
-		return !nominal.After(l.Through) || !hasTime(after, nominal)
+	if through.After(l.Through) {
+		d.Life.Through = through
+	}
+	d.Life.Skips = slices.DeleteFunc(slices.Clone(l.Skips), func(nominal time.Time) bool {
+		return !nominal.After(d.Life.Through) || !hasTime(after, nominal)
 	})
-	return l, nil
+	return d, nil
 }
 
 func hasTime(times ScheduleTimes, nominal time.Time) bool {

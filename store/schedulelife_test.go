@@ -533,17 +533,60 @@ func TestScheduleLifeChange(t *testing.T) {
 	}
 	w.life, w.now = also.Life, 1
 	changed, err := w.life.Change(w.rules, w.rules, w.times, ticks{3, 0}, w.sight())
-	if err != nil || !changed.Through.Equal(tick(2)) || !slices.Equal(changed.Skips, []time.Time{tick(6)}) {
+	if err != nil || !changed.Life.Through.Equal(tick(2)) || !slices.Equal(changed.Life.Skips, []time.Time{tick(6)}) || changed.Entry.Count > 0 {
 		t.Errorf("at second 1, with 2 settled: %+v, %v", changed, err)
 	}
 	w.now = 3
-	if changed, err = w.life.Change(w.rules, w.rules, w.times, ticks{3, 0}, w.sight()); err != nil || !changed.Through.Equal(tick(3)) {
+	if changed, err = w.life.Change(w.rules, w.rules, w.times, ticks{3, 0}, w.sight()); err != nil || !changed.Life.Through.Equal(tick(3)) || changed.Entry.Count > 0 {
 		t.Errorf("at second 3: %+v, %v", changed, err)
 	}
 	for _, n := range []int{0, 2, 3, 7} {
-		if _, err := changed.Skip(tick(n), ticks{3, 0}); !errors.Is(err, store.ErrIllegal) {
+		if _, err := changed.Life.Skip(tick(n), ticks{3, 0}); !errors.Is(err, store.ErrIllegal) {
 			t.Errorf("skip of second %d: %v", n, err)
 		}
+	}
+}
+
+// TestScheduleLifeChangeOfATimeThatWaitsForItsJitter: a time that has come and did not fire yet stays, or the ledger says that it went.
+func TestScheduleLifeChangeOfATimeThatWaitsForItsJitter(t *testing.T) {
+	rules := store.ScheduleRules{Overlap: harp.OverlapSkip, CatchUp: time.Minute}
+	before := ticks{10, 8} // 10 is late by 7, 20 by 5, 30 by 3, 40 by 1
+	life := store.ScheduleLife{Through: tick(9)}
+	for _, test := range []struct {
+		name    string
+		life    store.ScheduleLife
+		now     int
+		after   store.ScheduleTimes
+		through time.Time
+		entry   bool
+	}{
+		{"same times", life, 12, before, tick(10).Add(-1), false},
+		{"as it comes", life, 10, before, tick(10).Add(-1), false},
+		{"before it comes", life, 9, before, tick(9), false},
+		{"no jitter", life, 12, ticks{10, 0}, tick(10).Add(-1), false},
+		{"fewer times", life, 12, ticks{15, 0}, tick(12), true},
+		{"more times, all to come", life, 12, ticks{5, 0}, tick(10).Add(-1), false},
+		{"more times, some past", life, 15, ticks{5, 0}, tick(15), true},
+		{"none", life, 12, noTimes{}, tick(12), true},
+		{"nothing settled before", store.ScheduleLife{Through: tick(1)}, 12, before, tick(10).Add(-1), false},
+		{"skipped by hand, stays", store.ScheduleLife{Through: tick(1), Skips: []time.Time{tick(10)}}, 12, before, tick(10).Add(-1), false},
+		{"skipped by hand, goes", store.ScheduleLife{Through: tick(1), Skips: []time.Time{tick(10)}}, 12, ticks{15, 0}, tick(12), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			at := store.ScheduleSight{Now: tick(test.now), Awake: tick(0)}
+			d, err := test.life.Change(rules, rules, before, test.after, at)
+			if err != nil || d.Kind != store.DecideSettle || !d.Life.Through.Equal(test.through) || len(d.Entry.Reason) > 0 != test.entry {
+				t.Fatalf("got %+v, %v", d, err)
+			}
+			want := store.LedgerRun{Outcome: harp.TimeSkipped, Reason: harp.TimeByHand, Detail: "its times were changed", From: tick(10), To: tick(10), Count: 1}
+			if test.entry && d.Entry != want {
+				t.Errorf("the ledger says %+v", d.Entry)
+			}
+			stays := slices.Contains(d.Life.Skips, tick(10))
+			if was := slices.Contains(test.life.Skips, tick(10)); stays != (was && test.through.Before(tick(10))) {
+				t.Errorf("skipped by hand are %v", d.Life.Skips)
+			}
+		})
 	}
 }
 
