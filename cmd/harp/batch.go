@@ -246,61 +246,69 @@ func (c *cli) batchHostsCommand() *cobra.Command {
 	var (
 		hosts  string
 		states []string
+		watch  bool
 	)
 	cmd := &cobra.Command{
 		Use:         "hosts ID",
 		Short:       "List the hosts of a batch, in its order, each with its job",
-		Example:     "  harp batch hosts last --state failed -o id\n  harp batch hosts last --host 'role=web'",
+		Example:     "  harp batch hosts last --state failed -o id\n  harp batch hosts last --host 'role=web'\n  harp batch hosts last --watch",
 		Args:        cobra.ExactArgs(1),
 		Annotations: lists(),
 		RunE: c.asksBatch(func(ctx context.Context, caller *harp.Caller, batch *harp.Batch) error {
-			wanted, err := chosenHosts(ctx, caller, hosts)
-			if err != nil {
-				return err
-			}
 			f := harp.JobFilter{Batch: batch.ID()}
+			var err error
 			if f.States, err = parseStates(states, stateWords()); err != nil {
 				return err
 			}
-			jobs := []harp.JobStatus{}
-			for job, err := range caller.Jobs(ctx, f) {
-				if err != nil {
-					return err
-				}
-				if wanted == nil || wanted[job.Host] {
-					jobs = append(jobs, job)
-				}
-			}
-			return printList(c, c.memberListing(slices.ContainsFunc(jobs, func(j harp.JobStatus) bool { return j.Step > 0 })), jobs)
+			status, _ := batch.Status(ctx) // of one that is damaged the members are listed all the same
+			return showList(ctx, c, watch, c.memberListing(len(status.Steps) > 0), func(ctx context.Context) ([]harp.JobStatus, bool, error) {
+				members, err := membersOn(ctx, caller, f, hosts)
+				return members, false, err
+			})
 		}),
 	}
 	c.bindHosts(cmd, &hosts)
+	bindWatch(cmd, &watch)
 	cmd.Flags().StringSliceVar(&states, "state", nil, "only those whose jobs are in these `states`: "+stateWords())
 	c.completeFlag(cmd, "state", listed(fixed(strings.Split(stateWords(), ", ")...)))
 	return cmd
 }
 
-// memberListing is a list of the members of a batch as it is printed.
-func (c *cli) memberListing(isChain bool) listing[harp.JobStatus] {
-	now := time.Now()
-	if isChain {
-		return listing[harp.JobStatus]{
-			name:   "hosts",
-			header: []string{"host", "step", stateColumn, "job", "duration", "error"},
-			row: func(j harp.JobStatus) []string {
-				return []string{j.Host, stepText(j), stateText(j), j.ID, took(j, now), errorText(j)}
-			},
-			id: func(j harp.JobStatus) string { return j.Host },
+// membersOn are the members of a batch that a filter finds, on the hosts that a target selects now; "": on all.
+func membersOn(ctx context.Context, caller *harp.Caller, f harp.JobFilter, hosts string) ([]harp.JobStatus, error) {
+	wanted, err := chosenHosts(ctx, caller, hosts)
+	if err != nil {
+		return nil, err
+	}
+	members := []harp.JobStatus{}
+	for job, err := range caller.Jobs(ctx, f) {
+		if err != nil {
+			return nil, err
+		}
+		if wanted == nil || wanted[job.Host] {
+			members = append(members, job)
 		}
 	}
-	return listing[harp.JobStatus]{
+	return members, nil
+}
+
+// memberListing is a list of the members of a batch as it is printed.
+func (c *cli) memberListing(isChain bool) listing[harp.JobStatus] {
+	l := listing[harp.JobStatus]{
 		name:   "hosts",
 		header: []string{"host", stateColumn, "job", "duration", "error"},
 		row: func(j harp.JobStatus) []string {
-			return []string{j.Host, stateText(j), j.ID, took(j, now), errorText(j)}
+			return []string{j.Host, stateText(j), j.ID, took(j, time.Now()), errorText(j)}
 		},
-		id: func(j harp.JobStatus) string { return j.Host },
+		id:      func(j harp.JobStatus) string { return j.Host },
+		changes: func(j harp.JobStatus) string { return j.ID + " " + stateText(j) },
 	}
+	if isChain {
+		whole := l.row
+		l.header = slices.Insert(l.header, 1, "step")
+		l.row = func(j harp.JobStatus) []string { return slices.Insert(whole(j), 1, stepText(j)) }
+	}
+	return l
 }
 
 // bindHosts adds the flag that chooses among the hosts of a batch.

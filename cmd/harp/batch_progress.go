@@ -64,7 +64,7 @@ func (p *progress) write(line string) {
 	io.WriteString(p.cli.stderr, line) //nolint:errcheck // there is nowhere to say it
 }
 
-// line is how far the batch is: ok 397 failed 3 running 50 waiting 61, 00:14, ~4s left.
+// line is how far the batch is: ok 397 failed 3 running 50 unknown 1 waiting 60, 00:14, ~4s left.
 func (p *progress) line(s harp.BatchStatus, now time.Time) string {
 	parts := []string{memberText(s)}
 	if s.State == harp.BatchPaused || s.State == harp.BatchCancelling {
@@ -81,10 +81,11 @@ func (p *progress) line(s harp.BatchStatus, now time.Time) string {
 	return strings.Join(parts, ", ")
 }
 
-// left is how long it takes until the batch has ended, if it goes on as it went; 0: that cannot be said.
+// left is how long it takes until the batch has ended, if it goes on as it went; 0: that cannot be said, as
+// of one that waits for nothing but silent hosts.
 func (p *progress) left(s harp.BatchStatus, took time.Duration) time.Duration {
 	done := endedMembers(s) - p.before
-	if done <= 0 || s.State != harp.BatchRunning {
+	if done <= 0 || s.State != harp.BatchRunning || runningMembers(s)+s.Counts[harp.StateQueued] == 0 {
 		return 0
 	}
 	left := took / time.Duration(done) * time.Duration(s.Hosts-endedMembers(s))
@@ -101,7 +102,8 @@ func memberText(s harp.BatchStatus) string {
 		{"failed", countIn(s, failedStates)},
 		{"cancelled", s.Counts[harp.StateCancelled]},
 		{"skipped", skippedMembers(s)},
-		{"running", countIn(s, activeStates)},
+		{"running", runningMembers(s)},
+		{"unknown", s.Counts[harp.StateUnknown]},
 		{"waiting", s.Counts[harp.StateQueued]},
 	} {
 		if part.n > 0 {
@@ -122,6 +124,11 @@ func countIn(s harp.BatchStatus, states []harp.State) (n int) {
 		n += s.Counts[state]
 	}
 	return n
+}
+
+// runningMembers is how many members are under way, as far as is known.
+func runningMembers(s harp.BatchStatus) int {
+	return countIn(s, activeStates) - s.Counts[harp.StateUnknown]
 }
 
 // skippedMembers is how many members were left out.

@@ -180,8 +180,7 @@ func (w *batchWatch) ask(ctx context.Context) error {
 
 // isHeld reports whether the batch is paused, and nothing of it runs.
 func (w *batchWatch) isHeld() bool {
-	running := countIn(w.status, activeStates) - w.status.Counts[harp.StateUnknown]
-	return w.status.State == harp.BatchPaused && running == 0
+	return w.status.State == harp.BatchPaused && runningMembers(w.status) == 0
 }
 
 // isTold reports whether all that has ended was told.
@@ -199,7 +198,8 @@ func (w *batchWatch) goOn(ctx context.Context) (over bool, err error) {
 		return true, nil
 	}
 	w.progress.clear()
-	question := fmt.Sprintf("Wave %d of %d is over: %s. Go on?", w.status.Wave, w.status.Waves, memberText(w.status))
+	ended := w.status.Wave - 1 // paused, the batch is in the wave that is to be approved
+	question := fmt.Sprintf("Wave %d of %d is over: %s. Go on?", ended, w.status.Waves, memberText(w.status))
 	err = c.ask(ctx, question, "the batch stays paused")
 	var no *abortedError
 	switch {

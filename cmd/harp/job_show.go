@@ -26,6 +26,7 @@ func (c *cli) showJob(ctx context.Context, job *harp.Job) error {
 		{"args", valueText(s.Args)},
 		{stateColumn, stateText(s)},
 		{"since", c.sinceText(s)},
+		{"held by", c.holdsText(s)},
 		{"outlive KILL", survivorsText(s)},
 		{"error", errorText(s)},
 		{"started", string(s.Started)},
@@ -78,6 +79,18 @@ func (c *cli) sinceText(s harp.JobStatus) string {
 		return ""
 	}
 	return c.clock(s.Since)
+}
+
+// holdsText are the maintenance windows that keep a job from starting, and until when, or that its host is
+// paused.
+func (c *cli) holdsText(s harp.JobStatus) string {
+	var holds []string
+	for _, o := range s.Obstacles {
+		if o.Reason == harp.ReasonWindow {
+			holds = append(holds, c.windowText(o))
+		}
+	}
+	return strings.Join(holds, "; ")
 }
 
 // lateText is what the agent said of a job after it was lost, with what its procedure

@@ -367,6 +367,25 @@ func TestJobWhyWindow(t *testing.T) {
 	}
 }
 
+// TestJobShowWindow: harp job show says which windows a job waits for, and until when, of those that wait for them alone.
+func TestJobShowWindow(t *testing.T) {
+	f := windows(t)
+	f.jobs = []harp.JobStatus{{ID: firstID, Host: "demo1", State: harp.StateQueued, Reason: harp.ReasonWindow, Obstacles: []harp.Obstacle{
+		{Reason: harp.ReasonOffline}, obstacles()[0], obstacles()[5],
+	}}}
+	want := "\nheld by  window db-patching: kernel updates, until 2026-01-31T12:00:00.000Z; host, which is paused, open end\n"
+	if got := runFake(t, t.Context(), f, nil, "job", "show", firstID, "--time", "iso"); got.code != exitOK || !strings.Contains(got.stdout, want) {
+		t.Errorf("%v\n%s", got, got.stdout)
+	}
+	if got := runFake(t, t.Context(), f, nil, "job", "show", firstID, "-o", "json"); !strings.Contains(got.stdout, `"obstacles":[{"reason":"offline"},{"reason":"window","until":"2026-01-31T12:00:00Z",`) {
+		t.Error(got)
+	}
+	f.jobs[0].Obstacles = f.jobs[0].Obstacles[:1]
+	if got := runFake(t, t.Context(), f, nil, "job", "show", firstID); got.code != exitOK || strings.Contains(got.stdout, "held by") {
+		t.Errorf("%v\n%s", got, got.stdout)
+	}
+}
+
 // TestDryRunHeld: a dry run says what maintenance would make of the call, at its start time if that is known.
 func TestDryRunHeld(t *testing.T) {
 	f := ended(t, nil)

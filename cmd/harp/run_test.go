@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -229,7 +230,7 @@ func TestWavesAreApproved(t *testing.T) {
 				if len(f.batches.changes) > 0 {
 					return s
 				}
-				s.State, s.Reason, s.Waves = harp.BatchPaused, harp.BatchReasonWave, 2
+				s.State, s.Reason, s.Wave, s.Waves = harp.BatchPaused, harp.BatchReasonWave, 2, 2
 				s.Counts = map[harp.State]int{harp.StateSucceeded: 1, harp.StateQueued: 6}
 				return s
 			}
@@ -313,6 +314,24 @@ func TestProgressWithoutATerminal(t *testing.T) {
 			t.Errorf("got %q", got.stderr)
 		}
 	})
+}
+
+// What nobody knows of is not told as running, and nothing says how long it takes.
+func TestProgressToldThatUnknownMembersRan(t *testing.T) {
+	c := newCLI(strings.NewReader(""), io.Discard, io.Discard, func(string) string { return "" })
+	begun := time.Now()
+	p := &progress{cli: c, begun: begun}
+	s := harp.BatchStatus{
+		State: harp.BatchRunning, Hosts: 20,
+		Counts: map[harp.State]int{harp.StateSucceeded: 17, harp.StateCancelling: 1, harp.StateRunning: 1, harp.StateUnknown: 1},
+	}
+	if got, want := p.line(s, begun.Add(time.Minute)), "ok 17 running 2 unknown 1, 01:00, ~11s left"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	s.Counts = map[harp.State]int{harp.StateSucceeded: 19, harp.StateUnknown: 1}
+	if got, want := p.line(s, begun.Add(10*time.Minute)), "ok 19 unknown 1, 10:00"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
 
 // Who stops waiting is told how to come back; the batch goes on.

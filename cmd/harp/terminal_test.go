@@ -287,6 +287,41 @@ func TestWatchPrintsHowLongAJobTakesByNow(t *testing.T) {
 	})
 }
 
+// The hosts of a batch are watched as lists are: each is printed again when its job comes into another state,
+// with the step of a chain that this is.
+func TestHostsOfABatchAreWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := several(t)
+		f.batches = batchOf(batchID, 2)
+		status := f.batches.status(1)
+		status.Steps = []string{"install", "check"}
+		f.batches.status = func(int) harp.BatchStatus { return status }
+		f.jobs = f.jobs[:2]
+		f.jobs[0].State, f.jobs[0].Step, f.jobs[0].StartTime = harp.StateRunning, 1, time.Now()
+		f.jobs[0].EndTime = time.Time{}
+		got := watched(t, f, nil, 4, func(round int) {
+			if round == 3 {
+				f.jobs[0].State, f.jobs[0].EndTime = harp.StateSucceeded, time.Now()
+			}
+		}, "batch", "hosts", batchID, "--watch")
+		lines := strings.Split(strings.TrimSpace(got.stdout), "\n")
+		if got.code != exitDetached || f.filter.Batch != batchID || len(lines) != 4 || !strings.HasPrefix(lines[0], "HOST ") || !strings.Contains(lines[0], "STEP") {
+			t.Fatalf("got %+v", got)
+		}
+		if !strings.Contains(lines[1], "running") || !strings.Contains(lines[3], "succeeded") || !strings.Contains(lines[3], firstID) || !strings.Contains(lines[3], "4s") {
+			t.Errorf("got\n%s", got.stdout)
+		}
+		f.listing = nil
+		f.jobs[0].State, f.jobs[0].EndTime = harp.StateRunning, time.Time{}
+		begun := time.Now()
+		f.jobs[0].StartTime = begun
+		got = watched(t, f, ofSize(150, 20), 3, func(int) {}, "batch", "hosts", batchID, "-w")
+		if !strings.Contains(got.stdout, "  4s") {
+			t.Errorf("after 4 s got\n%s", got.stdout)
+		}
+	})
+}
+
 func TestWatchAsLinesOfJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := several(t)
