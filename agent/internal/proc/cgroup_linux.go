@@ -243,11 +243,11 @@ func sweepCgroups(parent string, age time.Duration) {
 	for _, entry := range entries {
 		dir := filepath.Join(parent, entry.Name())
 		info, err := entry.Info()
-		if err != nil || !entry.IsDir() || !strings.HasPrefix(entry.Name(), cgroupPrefix) || time.Since(info.ModTime()) < age {
+		if err != nil || !entry.IsDir() || time.Since(info.ModTime()) < age {
 			continue
 		}
 		if b, err := os.ReadFile(filepath.Join(dir, "cgroup.events")); err == nil && strings.Contains(string(b), "populated 0") {
-			_ = cgroup(dir).remove() // something may be in it now
+			_ = cgroup(dir).remove() // something may be in it now, and what was not made here stays
 		}
 	}
 }

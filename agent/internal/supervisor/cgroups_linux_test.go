@@ -69,3 +69,25 @@ func TestAsManyCgroupsAsThereMayBe(t *testing.T) {
 		t.Errorf("%v: %.2000s", err, out)
 	}
 }
+
+// TestCgroupsThatAreLeftOver checks that with the list of attempts empty cgroups go which are older than anything that is
+// just being prepared.
+func TestCgroupsThatAreLeftOver(t *testing.T) {
+	for name, age := range map[string]time.Duration{"old": 61 * time.Minute, "young": 50 * time.Minute} {
+		dir, err := proc.NewCgroup(fmt.Sprintf("%s-%d", name, os.Getpid()))
+		if err != nil {
+			needs.Missing(t, err)
+		}
+		defer os.Remove(dir)
+		then := time.Now().Add(-age)
+		if err := os.Chtimes(dir, then, then); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := supervisor.List(supervisor.Options{Dir: t.TempDir()}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(dir); (err == nil) != (name == "young") {
+			t.Errorf("the %s one: %v", name, err)
+		}
+	}
+}
