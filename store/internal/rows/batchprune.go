@@ -43,12 +43,29 @@ func (p *pruning) pruneEntry(key []byte, i id, class uint32) (bool, error) {
 	switch {
 	case errors.Is(err, ErrDamaged):
 		p.s.log.Error("batch cannot be deleted", "batch", i.String(), "err", err)
-		return true, nil
+		return true, p.leaveClassOfBatch(key, i, class)
 	case err != nil || !gone:
 		return false, err
 	}
 	p.write(key, nil)
 	return true, nil
+}
+
+// leaveClassOfBatch is leaveClass for a batch with its entry. Of one whose life cannot be read either nobody knows what it counts.
+func (p *pruning) leaveClassOfBatch(key []byte, i id, class uint32) error {
+	var life batchLifeRow
+	found, err := read(p.tx, i.key(prefixBatchLife), &life)
+	switch {
+	case class == 0, errors.Is(err, ErrDamaged), err == nil && !found:
+		return nil
+	case err != nil:
+		return err
+	}
+	p.uncount(class, life.Counted)
+	entry := append(endedPrefix(byBatchEnd, 0), key[len(endedPrefix(byBatchEnd, class)):]...)
+	p.write(bytes.Clone(key), nil)
+	p.write(entry, seal(entry, i[:]))
+	return nil
 }
 
 // pruneBatch deletes a batch of a class, as much of it as one Prune may; true if all.
@@ -83,7 +100,7 @@ func (p *pruning) pruneBatch(i id, class uint32) (bool, error) {
 	if gone, err := p.pruneOthers(i, &row.Batch); err != nil || !gone {
 		return false, err
 	}
-	return p.pruneBatchRows(i, &row.Batch)
+	return p.pruneBatchRows(i, &row.Batch, class)
 }
 
 func (p *pruning) hasTomb(key []byte) bool {
@@ -158,7 +175,7 @@ func (p *pruning) pruneOthers(i id, b *store.Batch) (bool, error) {
 }
 
 // pruneBatchRows deletes what is left of a batch without members.
-func (p *pruning) pruneBatchRows(i id, b *store.Batch) (bool, error) {
+func (p *pruning) pruneBatchRows(i id, b *store.Batch, class uint32) (bool, error) {
 	for entry, err := range p.snap.Keys(i.key(prefixBatchLog)) {
 		if err != nil {
 			return false, err
@@ -168,7 +185,7 @@ func (p *pruning) pruneBatchRows(i id, b *store.Batch) (bool, error) {
 		}
 		p.write(bytes.Clone(entry.Key), nil)
 	}
-	if err := p.uncountBatch(i); err != nil {
+	if err := p.uncountBatch(i, class); err != nil {
 		return false, err
 	}
 	if err := p.removeWhole(i.key(prefixRequest)); err != nil {
@@ -189,7 +206,7 @@ func (p *pruning) pruneBatchRows(i id, b *store.Batch) (bool, error) {
 
 // uncountBatch takes what a batch stored from what its class does. Of one whose life cannot be read its members
 // were taken one by one.
-func (p *pruning) uncountBatch(i id) error {
+func (p *pruning) uncountBatch(i id, class uint32) error {
 	var life batchLifeRow
 	_, err := read(p.tx, i.key(prefixBatchLife), &life)
 	if errors.Is(err, ErrDamaged) {
@@ -197,6 +214,8 @@ func (p *pruning) uncountBatch(i id) error {
 		p.uncount(p.lost, request)
 		return err
 	}
-	p.uncount(life.Class, life.Counted)
+	if life.Class == class { // else it has left its class
+		p.uncount(class, life.Counted)
+	}
 	return err
 }

@@ -180,6 +180,49 @@ func (s *Store) countInClass(t *tx, i id, j *store.Job, short []byte) error {
 	return nil
 }
 
+// leaveClass takes a job out of its class that cannot be deleted: it is of none from then on. Counted there it would have others
+// deleted in its place. Errors: the engine's.
+func (p *pruning) leaveClass(e ended) error {
+	size, err := p.countedOf(e.id)
+	if err != nil {
+		return err
+	}
+	if c := p.s.classes[p.class]; c != nil {
+		p.uncount(c.No, min(size, c.Bytes))
+	}
+	no := binary.BigEndian.Uint64(e.id[8:]) // its own may not be known
+	p.addEnded(ended{at: e.at, no: no, id: e.id})
+	return nil
+}
+
+// countedOf is what a job that cannot be read counts in its class; about, if that was lost with its life. Errors: the engine's.
+func (t *tx) countedOf(i id) (int64, error) {
+	var life lifeRow
+	switch found, err := read(t, i.key(prefixLife), &life); {
+	case err != nil && !errors.Is(err, ErrDamaged):
+		return 0, err
+	case err == nil && found && life.State.Ended():
+		return life.Counted, nil
+	}
+	var call callRow
+	if _, err := read(t, i.key(prefixCall), &call); err != nil && !errors.Is(err, ErrDamaged) {
+		return 0, err
+	}
+	size := footprint(call.toJob(i, store.Life{State: harp.StateFailed}))
+	for entry, err := range t.snap.Keys(i.key(prefixRecords)) {
+		if err != nil {
+			return 0, err
+		}
+		size += int64(entry.Size)
+	}
+	value, err := t.storedSize(i.key(prefixValue))
+	if err != nil {
+		return 0, err
+	}
+	request, err := t.requestSize(i)
+	return size + value + request, err
+}
+
 // classifyBatch puts a batch that ends into its class. Errors: the engine's.
 func (s *Store) classifyBatch(t *tx, b *batch) error {
 	of := &b.row.Member

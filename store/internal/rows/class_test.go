@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -215,6 +216,106 @@ func TestDamagedBatchOfAClass(t *testing.T) {
 		if got := s.RetentionClasses()[0].Bytes; got != kept[0].Counted+kept[1].Counted {
 			t.Errorf("of a batch of %d hosts there are left %d bytes", hosts, got)
 		}
+	}
+}
+
+// TestDamagedBatchCountsNoMore: a batch that cannot be read, and so not be deleted, counts no more in its class from its turn on.
+func TestDamagedBatchCountsNoMore(t *testing.T) {
+	flip := func(_, value []byte) []byte { return append(value[:len(value)-1], value[len(value)-1]^1) }
+	e := newTrial()
+	s := opened(t, e, Options{})
+	putRule(t, s, harp.RetentionRule{Name: "r", Procedure: "p", Keep: 100 * day, MaxBytes: 5000})
+	bad := endBatchAt(t, s, noon, "p", 14)
+	i, _ := parseID(bad.ID)
+	e.poke(i.key(prefixBatch), flip)
+	kept := endAt(t, s, noon.Add(time.Minute), "p", "p")
+	later := noon.Add(time.Hour)
+	check := func() {
+		t.Helper()
+		for _, j := range kept {
+			if _, err := s.Job(t.Context(), j.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := s.RetentionClasses()[0].Bytes; got != kept[0].Counted+kept[1].Counted {
+			t.Errorf("there are left %d bytes", got)
+		}
+	}
+	for range 3 {
+		prune(t, s, store.Retention{RulesAt: later}, later)
+		check()
+	}
+	e.poke(i.key(prefixBatch), flip) // it can be read again, and goes in its turn, of no class
+	for range 3 {
+		prune(t, s, store.Retention{EndedBefore: later, RulesAt: later}, later)
+	}
+	if _, err := s.Batch(t.Context(), bad.ID); !errors.Is(err, harp.ErrPruned) {
+		t.Errorf("then it is %v", err)
+	}
+	check()
+}
+
+// TestDamagedJobOfAClass: a job that cannot be read, and so not be deleted, counts no more in its class from its turn on: else what the
+// rule keeps would go in its place.
+func TestDamagedJobOfAClass(t *testing.T) {
+	flip := func(_, value []byte) []byte { return append(value[:len(value)-1], value[len(value)-1]^1) }
+	gone := func(_, _ []byte) []byte { return nil }
+	for name, c := range map[string]struct {
+		of      byte
+		spoil   func(key, value []byte) []byte
+		isAbout bool // what it counted is lost with it
+	}{
+		"call damaged": {prefixCall, flip, false},
+		"call gone":    {prefixCall, gone, false},
+		"life damaged": {prefixLife, flip, true},
+		"life gone":    {prefixLife, gone, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newTrial()
+			s := opened(t, e, Options{})
+			size := endAt(t, opened(t, newTrial(), Options{}), noon, "p")[0]
+			each := footprint(size) + int64(len("request"))
+			putRule(t, s, harp.RetentionRule{Name: "r", Procedure: "p", Keep: 100 * day, MaxBytes: 2*each + each/2})
+			bad := endAt(t, s, noon, "p")[0]
+			i, _ := parseID(bad.ID)
+			e.poke(i.key(c.of), c.spoil)
+			s.unlearn()
+			kept := endAt(t, s, noon.Add(time.Minute), "p", "p")
+			later := noon.Add(time.Hour)
+			for range 3 {
+				prune(t, s, store.Retention{RulesAt: later}, later)
+				for _, j := range kept {
+					if _, err := s.Job(t.Context(), j.ID); err != nil {
+						t.Fatalf("a job that the rule keeps: %v", err)
+					}
+				}
+			}
+			got := s.RetentionClasses()[0].Bytes
+			if want := kept[0].Counted + kept[1].Counted; got != want && !c.isAbout || got < want-each/4 || got > want+each/4 {
+				t.Errorf("of %d bytes there count %d", want, got)
+			}
+			if _, err := s.Job(t.Context(), bad.ID); !errors.Is(err, ErrDamaged) {
+				t.Errorf("it is %v", err)
+			}
+			more := endAt(t, s, later, "p")[0] // now the first of those that are whole is too much
+			prune(t, s, store.Retention{RulesAt: later}, later)
+			for j, isKept := range map[*store.Job]bool{kept[0]: false, kept[1]: true, more: true} {
+				if _, err := s.Job(t.Context(), j.ID); (err == nil) != isKept {
+					t.Errorf("job %d is kept: %v, want %v", j.No, err == nil, isKept)
+				}
+			}
+			if c.spoil(nil, []byte{1}) != nil { // it can be read again, and goes in its turn, of no class
+				e.poke(i.key(c.of), c.spoil)
+				before := s.RetentionClasses()[0].Bytes
+				prune(t, s, store.Retention{EndedBefore: later, RulesAt: later}, later)
+				if _, err := s.Job(t.Context(), bad.ID); !errors.Is(err, harp.ErrPruned) {
+					t.Errorf("then it is %v", err)
+				}
+				if after := s.RetentionClasses()[0].Bytes; after != before {
+					t.Errorf("it is counted twice: %d bytes, then %d", before, after)
+				}
+			}
+		})
 	}
 }
 

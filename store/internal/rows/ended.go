@@ -30,12 +30,15 @@ type ended struct {
 const endedSize = 8 + len(id{}) // bytes of each in its row
 
 // noteEnded notes that a job has ended.
-func (t *tx) noteEnded(i id, j *store.Job) {
-	if n := len(t.ended); n%endedMost == 0 || t.ended[n-1].class != j.Class {
-		t.size += len(endedPrefix(byEnded, j.Class)) + len(place{}) + crcSize + WriteCost
+func (t *tx) noteEnded(i id, j *store.Job) { t.addEnded(ended{j.Class, nanos(j.EndTime), j.No, i}) }
+
+func (t *tx) addEnded(e ended) {
+	t.wrote = true
+	if n := len(t.ended); n%endedMost == 0 || t.ended[n-1].class != e.class {
+		t.size += len(endedPrefix(byEnded, e.class)) + len(place{}) + crcSize + WriteCost
 	}
 	t.size += endedSize
-	t.ended = append(t.ended, ended{j.Class, nanos(j.EndTime), j.No, i})
+	t.ended = append(t.ended, e)
 }
 
 // endedRows are the rows of jobs that have ended.
@@ -201,7 +204,11 @@ func (p *pruning) pruneFirst(w *endedWalk, isDue func(at int64) bool) (full bool
 			p.out.More = true
 			break
 		}
+		p.class = w.class.No
 		gone, err := p.pruneJob(w.row[0].id)
+		if err == nil && !gone && p.class > 0 {
+			gone, err = true, p.leaveClass(w.row[0])
+		}
 		if err != nil {
 			return true, err
 		}

@@ -45,6 +45,7 @@ type pruning struct {
 	ids       []byte // of the jobs deleted
 	sought    int    // members of batches
 	entries   int    // of ledgers that were looked at
+	class     uint32 // that of the job under way, if it is no member
 	lost      uint32 // the class of the batch under way, if what that counts there cannot be read
 	out       store.Pruned
 }
@@ -169,7 +170,9 @@ func (p *pruning) pruneJob(i id) (gone bool, err error) {
 	p.remove(i.key(prefixCall))
 	p.remove(i.key(prefixLife))
 	p.jobs[i] = nil
-	p.uncount(j.Class, j.Counted)
+	if j.Class == p.class { // else it has left its class
+		p.uncount(j.Class, j.Counted)
+	}
 	if p.lost != 0 && i.isMember() {
 		size, err := p.sizeOf(i, j, life.Value)
 		if err != nil {
