@@ -538,3 +538,15 @@ func TestAppliedInPart(t *testing.T) {
 		t.Error("no read failed in the second commit")
 	}
 }
+
+// TestAppliedAndNotStored: of a change whose commit fails nothing came about.
+func TestAppliedAndNotStored(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	j := started(t, s)
+	e.onCommit = func([]Write) error { return errUnreadable }
+	out, err := s.Apply(t.Context(), about(j, store.End))
+	if !errors.Is(err, store.ErrPoisoned) || len(out) != 1 || !errors.Is(out[0].Err, store.ErrPoisoned) || out[0].Job != nil || out[0].Effect.Ends {
+		t.Errorf("it gives %+v, %v", out, err)
+	}
+}
