@@ -277,7 +277,7 @@ func TestForgottenWhileTheDiskIsFull(t *testing.T) {
 		ill := newAiling(m.disk.Mount())
 		m.start(ill)
 		x := m.peer.call("once", nil).accepted()
-		end := x.restOf()
+		end := expect[wire.End](x, wire.TypeEnd)
 		time.Sleep(time.Second) // it is on the disk
 		ill.fail(syscall.ENOSPC)
 		x.ackEnd(end)
@@ -289,6 +289,58 @@ func TestForgottenWhileTheDiskIsFull(t *testing.T) {
 		}
 		m.crash()
 		m.checkHeld(x, "", 0)
+	})
+}
+
+// TestRoomOfWhatWasAcknowledgedOnAFullDisk checks that records which the dispatcher has taken while the disk was full make room
+// for those that come while it is away, when the disk is not full any more.
+func TestRoomOfWhatWasAcknowledgedOnAFullDisk(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		more, emitted := make(chan struct{}), make(chan struct{})
+		m := &machine{t: t, p: p, d: listen(t, p), disk: journal.NewMemory(), limits: agent.Limits{MaxJobSpool: 10_000}}
+		m.offers = func(a *agent.Agent) {
+			agent.HandleStream(a, harp.NewStreamProc[none, string, int]("halves"), func(_ context.Context, _ none, emit func(string) error) (int, error) {
+				for n := range 12 {
+					if n == 6 {
+						<-more
+					}
+					if err := emit(strings.Repeat("x", 1000)); err != nil {
+						return 0, err
+					}
+				}
+				close(emitted)
+				<-more
+				return 0, nil
+			})
+		}
+		ill := newAiling(m.disk.Mount())
+		m.start(ill)
+		x := m.peer.call("halves", nil).accepted()
+		for next := int64(0); next < 6; {
+			r := expect[wire.Records](x, wire.TypeRecords)
+			next = r.First + int64(len(r.Records))
+		}
+		time.Sleep(time.Second) // they are on the disk
+		ill.fail(syscall.ENOSPC)
+		x.ack(6)
+		time.Sleep(time.Minute)
+		ill.heal()
+		time.Sleep(10 * time.Second)
+		m.away(true)
+		more <- struct{}{}
+		<-emitted
+		m.away(false)
+		y := m.peer.resume(x.id, 6)
+		close(more)
+		end, records := y.endedFrom(6)
+		if end.Failure != nil || len(records) != 6 {
+			t.Fatalf("END %+v after %d records", end, len(records))
+		}
+		for i, r := range records {
+			if r.Truncated > 0 {
+				t.Errorf("before record %d %d bytes were dropped", i, r.Truncated)
+			}
+		}
 	})
 }
 
