@@ -155,6 +155,9 @@ called again only with --lost and --cancelled.`,
 
 // retryBatch calls members of a batch again and, unless detached, waits for their end.
 func (c *cli) retryBatch(ctx context.Context, caller *harp.Caller, f *batchFlags, batch *harp.Batch, which []string) error {
+	if f.dryRun {
+		return invalid("dry-run", "cannot be had of the retry of a batch; harp batch hosts %s --state failed lists hosts that one calls", batch.ID())
+	}
 	opts, err := f.batchOptions()
 	if err != nil {
 		return err

@@ -67,6 +67,39 @@ func TestEachFlagIsNamedInItsErrors(t *testing.T) {
 	}
 }
 
+// What is asked for only to see starts, cancels and changes nothing, whatever the command: harp batch retry took --dry-run, did not say so, and called
+// the hosts again.
+func TestADryRunOfARetryRan(t *testing.T) {
+	tried := 0
+	for _, cmd := range leaves(commandOf(t, "")) {
+		words := strings.TrimPrefix(cmd.CommandPath(), "harp ")
+		beside, known := givenBeside[words]
+		if !known || cmd.Flags().Lookup("dry-run") == nil {
+			continue
+		}
+		tried++
+		f := ofEachNoun(t)
+		f.every = true
+		f.batches = batchOf(firstID, 2, "demo1")
+		args := append(strings.Fields(words), strings.Fields(beside)...)
+		got := runFake(t, t.Context(), f, nil, append(args, "--dry-run")...)
+		for _, req := range f.submitted {
+			if !req.DryRun {
+				t.Errorf("%q called %s: %+v", args, req.Procedure, got)
+			}
+		}
+		if len(f.cancelled) > 0 || len(f.batches.changes) > 0 {
+			t.Errorf("%q cancelled %q and changed %+v", args, f.cancelled, f.batches.changes)
+		}
+		if words == "batch retry" && (got.code != exitUsage || !strings.Contains(got.stderr, "invalid --dry-run: ")) {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+	if tried < 8 {
+		t.Errorf("%d commands were tried", tried)
+	}
+}
+
 // leaves are the commands that do something.
 func leaves(cmd *cobra.Command) (all []*cobra.Command) {
 	for _, sub := range cmd.Commands() {
