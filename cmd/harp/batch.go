@@ -227,7 +227,7 @@ func (c *cli) causeText(who harp.Principal, at time.Time, reason string) string 
 	if by == "" {
 		by = "harp"
 	}
-	text := by + " at " + c.clock(at)
+	text := by + " " + c.atText(at)
 	if reason != "" {
 		text += ": " + reason
 	}

@@ -151,7 +151,7 @@ func (c *cli) cancelText(s harp.JobStatus) string {
 		return ""
 	}
 	by := s.CancelRequested.By
-	text := strings.TrimSpace(by.Kind+" "+by.Name) + " at " + c.clock(s.CancelRequested.Time)
+	text := strings.TrimSpace(by.Kind+" "+by.Name) + " " + c.atText(s.CancelRequested.Time)
 	if s.CancelRequested.Now {
 		text += ", without a grace"
 	}

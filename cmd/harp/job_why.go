@@ -57,7 +57,7 @@ func (c *cli) obstacleText(s harp.JobStatus, o harp.Obstacle) string {
 	case harp.ReasonStartAfter:
 		return "until its start time, " + c.clock(o.Until)
 	case harp.ReasonBackoff:
-		return "for its next attempt, until " + c.clock(o.Until)
+		return "for its next attempt, " + c.untilText(o.Until)
 	case harp.ObstacleLastAttempt:
 		return "until " + s.Host + " has said what became of its last attempt, which may still run"
 	case harp.ReasonPaused:
@@ -129,7 +129,7 @@ func (c *cli) pausedByText(o harp.Obstacle) string {
 		text += ": " + o.Why
 	}
 	if !o.Until.IsZero() {
-		return text + ", until " + c.clock(o.Until)
+		return text + ", " + c.untilText(o.Until)
 	}
 	return text + ", open end"
 }

@@ -246,7 +246,7 @@ func (c *cli) spanText(s harp.WindowStatus) string {
 	case s.Open && s.Span.To.IsZero():
 		return "open, no end"
 	case s.Open:
-		return "open until " + c.clock(s.Span.To)
+		return "open " + c.untilText(s.Span.To)
 	case !s.Span.From.IsZero():
 		return "next " + c.clock(s.Span.From)
 	case s.From.IsZero():

@@ -77,7 +77,7 @@ func (c *cli) printVerdict(host, procedure string, v harp.Verdict) error {
 	}
 	until := ""
 	if !v.Until.IsZero() {
-		until = " until " + c.clock(v.Until)
+		until = " " + c.untilText(v.Until)
 	}
 	switch {
 	case v.May:
@@ -105,13 +105,13 @@ func (c *cli) windowText(o harp.Obstacle) string {
 	}
 	until := ", open end"
 	if !o.Until.IsZero() {
-		until = ", until " + c.clock(o.Until)
+		until = ", " + c.untilText(o.Until)
 	}
 	switch {
 	case o.Only && o.Until.IsZero():
 		return "window " + o.Window + why + ", which lets start only within its spans, and none is known to come"
 	case o.Only:
-		return "window " + o.Window + why + ", which lets start only within its spans, next at " + c.clock(o.Until)
+		return "window " + o.Window + why + ", which lets start only within its spans, next " + c.atText(o.Until)
 	}
 	return "window " + o.Window + why + until
 }

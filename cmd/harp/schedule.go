@@ -105,7 +105,7 @@ func (c *cli) nextText(s harp.ScheduleStatus) string {
 	case s.Pause != nil && s.Pause.Until.IsZero():
 		return "paused"
 	case s.Pause != nil:
-		return "paused until " + c.clock(s.Pause.Until)
+		return "paused " + c.untilText(s.Pause.Until)
 	case !s.Waiting.IsZero():
 		return "waits for " + s.LastBatch
 	case len(s.After) == 1:
@@ -243,7 +243,7 @@ func (c *cli) schedulePauseText(p *harp.SchedulePause) string {
 func (c *cli) pausedText(who harp.Principal, since time.Time, reason string, until time.Time) string {
 	text := c.causeText(who, since, reason)
 	if !until.IsZero() {
-		text += "; until " + c.clock(until)
+		text += "; " + c.untilText(until)
 	}
 	return text
 }

@@ -64,7 +64,7 @@ func (c *cli) noteText(u harp.Upcoming) string {
 	}
 	text := fmt.Sprintf("%d of %s held", u.Held, hostCount(u.Hosts))
 	if !u.HeldUntil.IsZero() {
-		text += " until " + c.clock(u.HeldUntil)
+		text += " " + c.untilText(u.HeldUntil)
 	}
 	if u.HeldBy != "" {
 		text += " by " + u.HeldBy

@@ -70,7 +70,7 @@ func TestNotesAreWrappedInNarrowTerminals(t *testing.T) {
 	local(t)
 	f := scheduling(t)
 	addMadrid(t, f, "30 2 * * *")
-	f.hosts[0].Pause = &harp.HostPause{By: harp.Principal{Kind: "caller", Name: "ada"}, Since: beforeDST, Reason: "a new disk, and then another one"}
+	f.hosts[0].Pause = &harp.HostPause{By: harp.Principal{Kind: "caller", Name: "ada"}, Since: beforeDST, Reason: "a new disk, and then another one", Until: time.Now().Add(3*time.Hour - time.Minute)}
 	if got := maintain(t, f, "add", "w", "--target", "*", "--cron", "0 2 * * *", "--for", "2h", "--tz", "Europe/Madrid"); got.code != 0 {
 		t.Fatal(got)
 	}
@@ -86,7 +86,8 @@ func TestNotesAreWrappedInNarrowTerminals(t *testing.T) {
 		for _, columns := range []int{60, 200} {
 			got := runFake(t, t.Context(), f, ofSize(columns, 0), strings.Fields(command)...)
 			one := strings.Join(strings.Fields(got.stdout), " ")
-			if w := widest(got.stdout); got.code != 0 || w > columns || strings.Contains(one, "…") && columns > 60 {
+			awkward := strings.Contains(one, "until in ") || command == "host ls" && columns == 60 && !strings.Contains(one, "; for another 2h")
+			if w := widest(got.stdout); got.code != 0 || w > columns || awkward || strings.Contains(one, "…") && columns > 60 {
 				t.Errorf("%s: %d columns of %d:\n%s%s", command, w, columns, got.stdout, got.stderr)
 			}
 			for _, text := range want {

@@ -76,6 +76,22 @@ func (t times) stamp(at, now time.Time) string {
 // clock is a time for people, as --time says.
 func (c *cli) clock(at time.Time) string { return c.times.clock(at, time.Now()) }
 
+// untilText is when something ends: until a time or, as --time says, for how long from now.
+func (c *cli) untilText(at time.Time) string {
+	if left := time.Until(at); c.times == timesRelative && left > 0 {
+		return "for another " + age(left)
+	}
+	return "until " + c.clock(at)
+}
+
+// atText is when something was or will be: at a time, or how long ago or from now.
+func (c *cli) atText(at time.Time) string {
+	if c.times == timesRelative {
+		return c.clock(at)
+	}
+	return "at " + c.clock(at)
+}
+
 // relative is how long ago something was: 12s ago, 3m ago, 4h ago, 2d ago; or, of what
 // is yet to come, in 12s.
 func relative(ago time.Duration) string {
