@@ -14,6 +14,17 @@ func (w *world) busy(j *store.Job) store.Event {
 	return e
 }
 
+// stopsAs checks that an advance stops a batch of which one host was reached, as its member there expires.
+func (w *world) stopsAs(b *store.Batch, host string) {
+	w.Helper()
+	did := w.advance()
+	w.onHosts(did.Ended, host)
+	w.onHosts(did.Claimed)
+	w.onHosts(w.advance().Claimed)
+	w.is(b, harp.BatchPaused, harp.BatchReasonFailures, 1)
+	w.checkBatch(b)
+}
+
 var batchCorners = []rule{
 	{"batch/stop/queue", "the failure that stops a batch starts none of its members that wait in their queue", func(w *world) {
 		for _, cancels := range []bool{false, true} {
@@ -26,6 +37,16 @@ var batchCorners = []rule{
 			w.onHosts(w.claim(10, hostsOf(4)...))
 			w.checkBatch(b)
 		}
+	}},
+	{"batch/stop/due", "failures that are due together with the next host of their batch stop that first", func(w *world) {
+		hosts := hostsOf(3)
+		w.gate(hosts[1:]...)
+		w.leaves(hosts[0])
+		b := w.batch(hosts, stopAfter(1), plan(func(p *store.BatchPlan) { p.Rate, p.RatePer = 1, time.Minute }),
+			member(func(j *store.Job) { j.OfflineWait = time.Minute }))
+		w.onHosts(w.advance().Claimed)
+		w.pass(time.Minute)
+		w.stopsAs(b, hosts[0])
 	}},
 	{"batch/claimed", "what is started by the end of a member is told, also where another event of the same operation cannot be", func(w *world) {
 		_, first := w.begun(hostsOf(3), parallel(1))

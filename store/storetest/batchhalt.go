@@ -246,6 +246,20 @@ var reopeningHalts = []rule{
 		w.is(b, harp.BatchRunning, "", 3)
 		w.checkBatch(b)
 	}},
+	{"batch/reopen/stop", "failures that were due before the next host of their batch, as nobody looked, stop that when the store is opened again", func(w *world) {
+		hosts := hostsOf(3)
+		w.gate(hosts[1:]...)
+		w.leaves(hosts[0])
+		b := w.batch(hosts, stopAfter(1), plan(func(p *store.BatchPlan) { p.Rate, p.RatePer = 1, time.Minute }),
+			member(func(j *store.Job) { j.OfflineWait = 30 * time.Second }))
+		left := w.now
+		w.onHosts(w.advance().Claimed)
+		w.reopen()
+		w.pass(time.Minute)
+		w.st.SetGate(hosts[0], store.Gate{Reason: harp.ReasonOffline, LastHeard: left})
+		w.gate(hosts[1:]...)
+		w.stopsAs(b, hosts[0])
+	}},
 	{"batch/reopen/queue", "what is cancelled with its queue counts as that when the store is opened again", func(w *world) {
 		q := queue("q")
 		b, first := w.begun(hostsOf(6), parallel(4), member(func(j *store.Job) { j.Queue, j.Concurrency = q, 2 }))

@@ -148,8 +148,8 @@ func (s *Store) runInGroup(g *group, o *op) {
 	o.err = o.run(&g.tx)
 	if o.err == nil {
 		s.mendQueues(&g.tx)
-		s.ringTouched(&g.tx)
 	}
+	s.ringTouched(&g.tx)
 	s.noteNumbers(g)
 	s.mu.Unlock()
 	if o.err != nil && g.wrote {

@@ -20,10 +20,16 @@ func (s *Store) settleBatches(t *tx, now int64) (started []*store.Job, err error
 	}
 	touched := t.touched
 	t.touched = nil
-	for _, b := range touched {
+	for n, b := range touched {
+		if !t.hasRoom(maxStep) {
+			t.touched = touched[n:]
+			s.ringTouched(t)
+			return started, nil
+		}
 		some, err := s.advanceBatch(t, b, now)
 		started = append(started, some...)
 		if err != nil {
+			t.touched = touched[n:]
 			return started, err
 		}
 	}
@@ -431,7 +437,8 @@ func queueOf(name harp.Value, host string) harp.Value {
 	return with
 }
 
-// ringBatch does what is due of a batch.
+// ringBatch does what is due of a batch, but for its next hosts: settleBatches reaches them when all else that is due is done, as
+// failures among that may stop it.
 func (s *Store) ringBatch(t *tx, slots *schedule.Batch, now int64, out *store.Advanced) error {
 	i, _ := parseID(slots.ID())
 	b := s.batches[i]
@@ -443,9 +450,9 @@ func (s *Store) ringBatch(t *tx, slots *schedule.Batch, now int64, out *store.Ad
 			return err
 		}
 	}
-	started, err := s.advanceBatch(t, b, now)
-	out.Claimed, out.Batches = append(out.Claimed, started...), append(out.Batches, b.row.ID)
-	return err
+	t.touchBatch(b)
+	out.Batches = append(out.Batches, b.row.ID)
+	return nil
 }
 
 // askAll is what is done of what is due where there is room for cancels only.
