@@ -166,7 +166,7 @@ func (l ScheduleLife) Next(r ScheduleRules, times ScheduleTimes, at ScheduleSigh
 		return l.settle(oneTime(harp.TimeSkipped, harp.TimeOverlap, at.Running, next.Nominal))
 	}
 	d := ScheduleDecision{Kind: DecideQueue, Life: l.settled(next.Nominal), Nominal: next.Nominal}
-	d.Life.Waiting = next.Nominal
+	d.Life.Waiting, d.Life.Run = next.Nominal, LedgerRun{} // no entry reaches over a time that may fire
 	if r.Overlap == harp.OverlapCancelOld {
 		d.Cancel = at.Running
 	}
@@ -330,7 +330,7 @@ func (l ScheduleLife) settleWaiting(outcome harp.TimeOutcome, reason, detail str
 
 func (l ScheduleLife) fire(t ScheduleTime, at ScheduleSight) ScheduleDecision {
 	d := ScheduleDecision{Kind: DecideFire, Life: l.settled(t.Nominal), Nominal: t.Nominal, Late: at.Now.Sub(t.Time), of: l}
-	d.Life.Run = LedgerRun{}
+	d.Life.Run, d.Life.WaitedRun = LedgerRun{}, LedgerRun{}
 	return d
 }
 

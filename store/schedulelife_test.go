@@ -590,6 +590,48 @@ func TestScheduleLifeChangeOfATimeThatWaitsForItsJitter(t *testing.T) {
 	}
 }
 
+// TestScheduleLifeEntriesReachOverNoFire: an entry of several times has none between them that fired, also one that waited, so that whoever
+// reads the ledger backwards may stop at a fire.
+func TestScheduleLifeEntriesReachOverNoFire(t *testing.T) {
+	for ends := range 1 << 12 { // in which seconds the run that there is ends
+		rules := store.ScheduleRules{Overlap: harp.OverlapQueue, CatchUp: time.Hour, CatchUpMost: 100}
+		life, times, running := store.ScheduleLife{Through: tick(0)}, ticks{1, 0}, "a"
+		var fired []time.Time
+		entries := map[time.Time]store.LedgerRun{}
+		for now := 1; now <= 12; now++ {
+			look := func() {
+				for {
+					d := life.Next(rules, times, store.ScheduleSight{Now: tick(now), Running: running})
+					life = d.Life
+					switch d.Kind {
+					case store.DecideWait:
+						return
+					case store.DecideFire:
+						fired, running = append(fired, d.Nominal), fmt.Sprint(now)
+					case store.DecideSettle:
+						entries[d.Entry.From] = d.Entry
+					}
+				}
+			}
+			if ends&(1<<(now-1)) != 0 {
+				running = ""
+			}
+			look()
+			if ends&(1<<(12-now)) != 0 { // behind its time, too
+				running = ""
+				look()
+			}
+		}
+		for _, e := range entries {
+			for _, at := range fired {
+				if e.From.Before(at) && e.To.After(at) {
+					t.Fatalf("runs end in %b: second %d fired, and one entry is %+v", ends, at.Unix(), e)
+				}
+			}
+		}
+	}
+}
+
 // BenchmarkScheduleLifeSettle settles a day of times each minute.
 func BenchmarkScheduleLifeSettle(b *testing.B) {
 	r := store.ScheduleRules{Overlap: harp.OverlapSkip, CatchUp: 10 * time.Minute, CatchUpMost: 1}
