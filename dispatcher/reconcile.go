@@ -156,7 +156,8 @@ func (r *reconciliation) reconcileReturning(j *store.Job) {
 func (r *reconciliation) reconcileOther(ctx context.Context, h wire.HeldAttempt) error {
 	j, err := r.s.d.store.Job(ctx, h.Job)
 	switch {
-	case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned), errors.Is(err, harp.ErrInvalid):
+	case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned), errors.Is(err, harp.ErrInvalid),
+		err == nil && j.Host == r.s.host.name && h.Attempt > int64(j.Attempt): // it was sent behind the backup that the store was restored from
 		r.events = append(r.events, harp.Event{Type: harp.EventHostForgot, Host: r.s.host.name, Job: h.Job, Attempt: int(h.Attempt), Reason: h.State})
 	case errors.Is(err, store.ErrDamaged): // its agent keeps what it has
 		r.s.d.log.Error("job cannot be read", "job", h.Job, "host", r.s.host.name, "err", err)

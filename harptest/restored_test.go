@@ -83,3 +83,44 @@ func restoreAmidRecords(t *testing.T, inBackup bool) {
 		t.Errorf("another job is %s, %v", s.State, err)
 	}
 }
+
+// TestAttemptsSinceABackupAreNamed: what an agent holds of an attempt that was sent behind a backup is not known to the store that is
+// restored from that, though the job is. The feed names it, as it does those of jobs that are not known at all.
+func TestAttemptsSinceABackupAreNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &player{t: t}
+		sys := harptest.New(t, harptest.Options{
+			Agents: []string{"web01", "web02"}, Register: p.register, Dispatcher: dispatcher.Config{Heartbeat: time.Second},
+		})
+		batch, err := sys.Caller().Target("web*").Call(t.Context(), procOnce, work{Time: 30 * time.Second}, harp.Parallel(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		var saved bytes.Buffer
+		if err := sys.Embedded().Backup(t.Context(), &saved); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second) // web02 has begun
+		sys.CrashDispatcher()
+		sys.RestoreDispatcher(&saved)
+		sys.StartDispatcher()
+		sys.WaitOnline("web01", "web02")
+		second := batch.Job("web02")
+		s, err := second.Status(t.Context())
+		if err != nil || s.State != harp.StateLost || s.Reason != harp.LostRestored || s.Started != harp.MayHaveRun {
+			t.Errorf("it is %s (%s), started %s, %v", s.State, s.Reason, s.Started, err)
+		}
+		time.Sleep(time.Minute)
+		page, err := sys.Caller().EventsPage(t.Context(), harp.EventFilter{After: harp.EventsFromStart, Types: []string{string(harp.EventHostForgot)}}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page.Events) != 1 || page.Events[0].Job != second.ID() || page.Events[0].Host != "web02" || page.Events[0].Attempt != 1 {
+			t.Errorf("the feed names %+v", page.Events)
+		}
+		if n := len(p.witness.Of(second.ID())); n != 1 {
+			t.Errorf("it ran %d times", n)
+		}
+	})
+}
