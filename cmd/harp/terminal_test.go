@@ -90,9 +90,9 @@ func TestNotesAreWrappedInNarrowTerminals(t *testing.T) {
 			if w := widest(got.stdout); got.code != 0 || w > columns || awkward || strings.Contains(one, "…") && columns > 60 {
 				t.Errorf("%s: %d columns of %d:\n%s%s", command, w, columns, got.stdout, got.stderr)
 			}
-			for _, text := range want {
-				if !strings.Contains(one, strings.Join(strings.Fields(text), " ")) {
-					t.Errorf("%s at %d columns lacks %q:\n%s", command, columns, text, got.stdout)
+			for _, part := range want {
+				if !strings.Contains(one, strings.Join(strings.Fields(part), " ")) {
+					t.Errorf("%s at %d columns lacks %q:\n%s", command, columns, part, got.stdout)
 				}
 			}
 		}
