@@ -160,3 +160,37 @@ func TestNothingIsConcludedFromWhatCannotBeRead(t *testing.T) {
 		})
 	}
 }
+
+// refusing is a store in which single changes are refused for want of room, while the test says so.
+type refusing struct {
+	store.Store
+	full atomic.Bool
+}
+
+func (s *refusing) Apply(ctx context.Context, ts ...store.Transition) ([]store.Change, error) {
+	if !s.full.Load() {
+		return s.Store.Apply(ctx, ts...)
+	}
+	out := make([]store.Change, len(ts))
+	for i := range out {
+		out[i].Err = harp.ErrNoSpace
+	}
+	return out, nil
+}
+
+// A session does not begin while what was concluded of its agent's journal cannot be stored: nobody would conclude it again.
+func TestNoSessionBeginsBesideWhatCannotBeConcluded(t *testing.T) {
+	st := new(refusing)
+	onStore(t, func(inner store.Store) store.Store { st.Store = inner; return st }, func(t *testing.T, sys *system) {
+		i := interrupt(t, sys, saidStart, false)
+		st.full.Store(true)
+		if _, err := sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: "second", Journal: "new"}); err == nil {
+			t.Error("it is greeted")
+		}
+		st.full.Store(false)
+		i.again(t, sys, "new", "")
+		if s := i.status(t); s.State != harp.StateLost || s.Reason != harp.LostJournalGone {
+			t.Errorf("then it is %s (%s)", s.State, s.Reason)
+		}
+	})
+}
