@@ -12,7 +12,7 @@ type LedgerEntry struct {
 	Schedule string        `json:"schedule" msgpack:"schedule"`
 	Kind     LedgerKind    `json:"kind" msgpack:"kind"`
 	Outcome  TimeOutcome   `json:"outcome" msgpack:"outcome"`
-	Reason   string        `json:"reason,omitempty" msgpack:"reason,omitempty"`    // of skipped and missed: one of Time...
+	Reason   string        `json:"reason,omitempty" msgpack:"reason,omitempty"`    // of skipped, missed and failed: one of Time...
 	Detail   string        `json:"detail,omitempty" msgpack:"detail,omitempty"`    // overlap: the batch, and which job of it on which host is not over; paused: by whom and why; fired: how many hosts maintenance held then; behind it, of after, which runs ended, and how
 	From     time.Time     `json:"from,omitzero" msgpack:"from"`                   // the first nominal time; of a manual run when it was asked for
 	To       time.Time     `json:"to,omitzero" msgpack:"to"`                       // the last one
@@ -49,7 +49,7 @@ const (
 	TimeFailed  TimeOutcome = "failed"  // its batch was refused, and ran nothing
 )
 
-// Why a time was skipped or missed: LedgerEntry.Reason.
+// Why a time was skipped, missed or failed: LedgerEntry.Reason.
 const (
 	TimeOverlap    = "overlap"    // skipped: the last batch was not over
 	TimePaused     = "paused"     // skipped: the schedule was paused
@@ -61,6 +61,7 @@ const (
 	TimeTooLate    = "catch_up"   // missed: later than CatchUp or Within, or more than CatchUpMost
 	TimeClock      = "clock"      // missed: the clock was set forward over it
 	TimeNoSpace    = "no_space"   // missed: the dispatcher's disk had no room
+	TimeZone       = "zone"       // failed: the schedule's zone was gone, or what else says when its times are; how many there were nobody knows
 )
 
 // LedgerFilter selects entries; a zero field selects all.

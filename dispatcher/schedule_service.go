@@ -195,7 +195,7 @@ func (d *Dispatcher) puttingSchedule(old *scheduled, put putSchedule, spec *sche
 	case old == nil || old.revision == 0:
 		step.State = store.ScheduleState{ScheduleLife: store.ScheduleLife{Through: now}}
 	case old.err != nil:
-		step.State.Through, step.State.Skips = laterOf(step.State.Through, now), nil
+		step = d.settling(old, old.state.SettleUnknown(now), old.err, now)
 	default:
 		dec, err := old.state.Change(old.rules(), next.rules(), old, next, d.schedules.see(now, old.running()))
 		if err != nil {
@@ -211,13 +211,6 @@ func (d *Dispatcher) puttingSchedule(old *scheduled, put putSchedule, spec *sche
 	e.By = put.By
 	step.Events = append(step.Events, e)
 	return &step, nil
-}
-
-func laterOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // noSpaceFor is the error of a change for which times that are due are to be settled first, which there was no space for.

@@ -208,6 +208,21 @@ func (p SchedulePause) detail() string {
 	return p.By.Name + ": " + p.Reason
 }
 
+// SettleUnknown decides about a schedule of which nobody knows when its times until now were, as its zone is gone: they are told as
+// failed, together.
+func (l ScheduleLife) SettleUnknown(now time.Time) ScheduleDecision {
+	d := ScheduleDecision{Kind: DecideSettle, Life: l}
+	d.Life.Skips = nil
+	if !now.After(l.Through) {
+		return d
+	}
+	d.Life.Through = now
+	if !l.Through.IsZero() { // it has been settled once
+		d.Entry = LedgerRun{Outcome: harp.TimeFailed, Reason: harp.TimeZone, From: l.Through.Add(1), To: now, AtLeast: true}
+	}
+	return d
+}
+
 func oneTime(outcome harp.TimeOutcome, reason, detail string, nominal time.Time) LedgerRun {
 	return LedgerRun{Outcome: outcome, Reason: reason, Detail: detail, From: nominal, To: nominal, Count: 1}
 }

@@ -236,7 +236,10 @@ func (c *cli) ledgerListing(several bool) listing[harp.LedgerEntry] {
 
 // timesText is the time of an entry, or those between which it tells of several.
 func (c *cli) timesText(e harp.LedgerEntry) string {
-	if e.Count < 2 {
+	switch {
+	case e.Count == 0 && e.AtLeast:
+		return fmt.Sprintf("%s to %s", c.clock(e.From), c.clock(e.To))
+	case e.Count < 2:
 		return c.clock(e.From)
 	}
 	count := fmt.Sprint(e.Count)
@@ -258,6 +261,7 @@ var reasonTexts = map[string]string{
 	harp.TimeTooLate:    "too late to catch up",
 	harp.TimeClock:      "the clock was set past it",
 	harp.TimeNoSpace:    "no space left",
+	harp.TimeZone:       "its times were not known",
 }
 
 // whyText is why the times of an entry had that outcome.
