@@ -287,7 +287,7 @@ func TestDefect9OutputPipeBlockingTheJobDuringANetworkOutage(t *testing.T) {
 		sys.part()
 		close(parted)
 		<-returned // nobody hears it, and it is not held
-		sys.heal("web01")
+		sys.heal()
 		if n := must[int](t)(harp.Get[int](t.Context(), job)); n != records {
 			t.Errorf("it returned %d", n)
 		}
@@ -325,7 +325,7 @@ func TestDefect10JobsLeftRunningForEverAfterAMissedCompletionEvent(t *testing.T)
 		if s := must[harp.JobStatus](t)(missed.Status(t.Context())); s.State != harp.StateUnknown {
 			t.Errorf("when its host has been silent for long it is %s", s.State)
 		}
-		sys.heal("web01")
+		sys.heal()
 		if v := must[harp.Value](t)(missed.Get(t.Context())); v.String() != `"released"` {
 			t.Errorf("in the end it returned %s", v)
 		}

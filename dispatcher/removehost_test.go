@@ -61,7 +61,7 @@ func TestRemovingAHost(t *testing.T) {
 		}
 
 		close(g.release)
-		sys.heal("web01")
+		sys.heal()
 		if got := must[harp.HostStatus](t)(hosts.Get(ctx, "web01")); !got.Online || got.Labels["role"] != "" {
 			t.Errorf("it came back as %+v", got)
 		}

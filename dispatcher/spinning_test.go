@@ -238,7 +238,10 @@ func busyFleet(t *testing.T, st store.Store) (sys *system, release func()) {
 	for _, j := range jobs {
 		all.Go(func() { _, _ = j.Wait(waiting) })
 		all.Go(func() {
-			for range j.Follow(waiting) {
+			for _, err := range j.Follow(waiting) {
+				if err != nil {
+					return
+				}
 			}
 		})
 	}
@@ -246,12 +249,18 @@ func busyFleet(t *testing.T, st store.Store) (sys *system, release func()) {
 		all.Go(func() { _, _ = b.Wait(waiting) })
 		all.Go(func() { _, _ = b.Job("web03").Wait(waiting) })
 		all.Go(func() {
-			for range b.Results(waiting) {
+			for _, err := range b.Results(waiting) {
+				if err != nil {
+					return
+				}
 			}
 		})
 	}
 	all.Go(func() {
-		for range c.Events(waiting, harp.EventFilter{}) {
+		for _, err := range c.Events(waiting, harp.EventFilter{}) {
+			if err != nil {
+				return
+			}
 		}
 	})
 	return sys, func() {
@@ -300,7 +309,7 @@ func TestNothingSpinsInATroubledStore(t *testing.T) {
 				}
 				disk.SetSpace(store.SpacePlenty)
 				st.set(nil, nil)
-				sys.heal("web01")
+				sys.heal()
 				time.Sleep(2 * time.Minute)
 				for _, s := range allOf(t, sys.caller.Jobs(t.Context(), harp.JobFilter{})) {
 					if !s.State.Ended() {

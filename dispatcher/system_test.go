@@ -170,8 +170,9 @@ func (s *system) part() {
 	s.cutHost()
 }
 
-// heal lets an agent connect again and waits until its host is online.
-func (s *system) heal(name string) {
+// heal lets the agent of web01 connect again and waits until its host is online.
+func (s *system) heal() {
+	const name = "web01"
 	s.mu.Lock()
 	delete(s.apart, name)
 	s.mu.Unlock()

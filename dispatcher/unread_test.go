@@ -48,7 +48,7 @@ func (s *unheardStore) Job(ctx context.Context, id string) (*store.Job, error) {
 	if err := s.fails("Job", id); err != nil {
 		return nil, err
 	}
-	if s.call != "Job" && s.err == store.ErrDamaged && harp.CheckID(id) != nil { // a member without its batch
+	if s.call != "Job" && errors.Is(s.err, store.ErrDamaged) && harp.CheckID(id) != nil { // a member without its batch
 		if err := s.fails(s.call, ""); err != nil {
 			return nil, err
 		}
@@ -117,7 +117,7 @@ func TestWhoWaitsForWhatCannotBeReadForAWhileIsTold(t *testing.T) {
 					}
 				}
 				err, is := isTold()
-				if isDamaged := c.err == store.ErrDamaged; is != isDamaged || isDamaged && !errors.Is(err, store.ErrDamaged) {
+				if isDamaged := errors.Is(c.err, store.ErrDamaged); is != isDamaged || isDamaged && !errors.Is(err, store.ErrDamaged) {
 					t.Errorf("while it is so it is told %v, %v", err, is)
 				}
 				unread.ill.Store(false)
@@ -126,7 +126,9 @@ func TestWhoWaitsForWhatCannotBeReadForAWhileIsTold(t *testing.T) {
 					t.Errorf("then it is told %v, %v", err, again)
 				}
 				cancel()
-				<-told
+				for range told { // until nobody waits
+					continue
+				}
 			})
 		})
 	}

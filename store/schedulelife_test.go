@@ -606,6 +606,7 @@ func TestScheduleLifeEntriesReachOverNoFire(t *testing.T) {
 					switch d.Kind {
 					case store.DecideWait:
 						return
+					case store.DecideQueue: // it waits for the run
 					case store.DecideFire:
 						fired, running = append(fired, d.Nominal), fmt.Sprint(now)
 					case store.DecideSettle:
