@@ -56,11 +56,9 @@ func (a *Attempt) journal(e *Event, f *Effect) {
 	f.Leave = f.Write.Kind == 0 && a.isReleasable()
 }
 
-// handAnew is hand also where the last thing could not be journalled. With that the journal may have lost
-// which records are kept elsewhere, and what is not takes their room.
+// handAnew is hand also where the last thing could not be journalled.
 func (a *Attempt) handAnew(f *Effect) {
 	a.spool.failed = nil
-	a.ackSpool(f)
 	a.hand(f)
 }
 
