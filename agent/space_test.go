@@ -316,10 +316,7 @@ func TestRoomOfWhatWasAcknowledgedOnAFullDisk(t *testing.T) {
 		ill := newAiling(m.disk.Mount())
 		m.start(ill)
 		x := m.peer.call("halves", nil).accepted()
-		for next := int64(0); next < 6; {
-			r := expect[wire.Records](x, wire.TypeRecords)
-			next = r.First + int64(len(r.Records))
-		}
+		x.hearRecords(6)
 		time.Sleep(time.Second) // they are on the disk
 		ill.fail(syscall.ENOSPC)
 		x.ack(6)
@@ -369,19 +366,13 @@ func TestAcknowledgementsAreLostWithAFullDisk(t *testing.T) {
 		disk := &countingDisk{FS: ill, heal: ill.heal}
 		m.start(disk)
 		x := m.peer.call("fill", nil).accepted()
-		for next := int64(0); next < 8; {
-			r := expect[wire.Records](x, wire.TypeRecords)
-			next = r.First + int64(len(r.Records))
-		}
+		x.hearRecords(8)
 		time.Sleep(time.Second) // they are on the disk
 		ill.fail(syscall.ENOSPC)
 		x.ack(8)
 		synctest.Wait()
 		close(more)
-		for next := int64(8); next < 16; {
-			r := expect[wire.Records](x, wire.TypeRecords)
-			next = r.First + int64(len(r.Records))
-		}
+		x.hearRecords(16)
 		close(end)
 		before := disk.writes.Load()
 		time.Sleep(10 * time.Second)
@@ -395,6 +386,15 @@ func TestAcknowledgementsAreLostWithAFullDisk(t *testing.T) {
 			t.Errorf("END %+v after %d records", end, len(records))
 		}
 	})
+}
+
+// hearRecords hears of the records before one, and acknowledges none.
+func (x *exchange) hearRecords(before int64) {
+	x.t.Helper()
+	for next := int64(0); next < before; {
+		r := expect[wire.Records](x, wire.TypeRecords)
+		next = r.First + int64(len(r.Records))
+	}
 }
 
 // countingDisk counts what is written, and heals when that is far too much.

@@ -13,16 +13,12 @@ import (
 )
 
 // A schedule that is stored and cannot be read, or whose zone is gone, fires nothing and is shown with why; Health says so, until it is put
-// anew or deleted.
+// anew or deleted. The ledger tells of its times until then, then.
 func TestABrokenScheduleIsShown(t *testing.T) {
 	st := memory.Open(nil)
 	past := time.Now().Add(-time.Hour)
-	request, err := harp.NewBatchRequest("web*", "hello", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.ID = ""
-	sch := harp.Schedule{Name: "zone", Cron: "* * * * *", TZ: "Mars/Phobos", Request: request}
+	sch := everyMinute(t, "zone")
+	sch.TZ = "Mars/Phobos"
 	for name, document := range map[string][]byte{"zone": wire.Encode(putSchedule{Schedule: sch}), "bytes": []byte("nothing")} {
 		step := store.ScheduleStep{Name: name, Document: document, State: store.ScheduleState{Version: 7, ScheduleLife: store.ScheduleLife{Through: past}}}
 		if _, err := st.StepSchedule(t.Context(), step, past); err != nil {
@@ -62,17 +58,21 @@ func TestABrokenScheduleIsShown(t *testing.T) {
 	if err := d.Health(ctx).Checks["schedules"]; err != nil {
 		t.Errorf("the check says %v", err)
 	}
+	ledger := ledgerOf(t, s, "zone")
+	if len(ledger) != 1 {
+		t.Fatalf("of the hour the ledger has %+v", ledger)
+	}
+	e := ledger[0]
+	if e.Outcome != harp.TimeFailed || e.Reason != harp.TimeZone || e.From.Sub(past) > time.Second || e.To.Sub(past) < time.Hour || e.Count != 0 || !e.AtLeast || e.Err == nil {
+		t.Errorf("of the hour the ledger has %+v", e)
+	}
 }
 
 // A schedule that was settled while the clock was a year ahead fires nothing for a year: Health says so, and that it can be put anew.
 func TestAScheduleThatIsAheadOfTheClockIsTold(t *testing.T) {
 	st := memory.Open(nil)
-	request, err := harp.NewBatchRequest("web*", "hello", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.ID = ""
-	sch := harp.Schedule{Name: "ahead", Cron: "* * * * *", TZ: "UTC", Request: request}
+	sch := everyMinute(t, "ahead")
+	sch.TZ = "UTC"
 	then := time.Now().AddDate(1, 0, 0)
 	step := store.ScheduleStep{Name: "ahead", Document: wire.Encode(putSchedule{Schedule: sch}), State: store.ScheduleState{ScheduleLife: store.ScheduleLife{Through: then}}}
 	if _, err := st.StepSchedule(t.Context(), step, time.Now()); err != nil {

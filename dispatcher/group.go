@@ -336,8 +336,8 @@ func errGroupUsed(name string, by harp.DocumentKind, user string) error {
 	return conflictOf("group", fmt.Sprintf("group %s is used by %s %s", name, by, user))
 }
 
-// asked is by what a request is told from others: requests of two kinds may have the same content.
-func asked(kind transport.Type, message any) []byte {
+// encodeAsked is by what a request is told from others: requests of two kinds may have the same content.
+func encodeAsked(kind transport.Type, message any) []byte {
 	return append([]byte{byte(kind)}, wire.Encode(message)...)
 }
 
@@ -345,7 +345,7 @@ func asked(kind transport.Type, message any) []byte {
 func (s *service) documentsOperation(id string, kind transport.Type, message any) (store.Operation, error) {
 	op, err := s.uncountedOperation(id)
 	if err == nil {
-		op.Asked = asked(kind, message)
+		op.Asked = encodeAsked(kind, message)
 		op.Refused = s.d.principals.admitOperation(s.who, operationBytes+len(op.Asked))
 	}
 	return op, err
@@ -356,7 +356,7 @@ func (s *service) documentsOperation(id string, kind transport.Type, message any
 func (s *service) puttingOperation(id string, kind transport.Type, message any) (store.Operation, error) {
 	op, err := s.uncountedOperation(id)
 	if err == nil {
-		op.Asked = asked(kind, message)
+		op.Asked = encodeAsked(kind, message)
 		op.Refused = s.d.principals.admitBytes(s.who, operationBytes+len(op.Asked))
 	}
 	return op, err

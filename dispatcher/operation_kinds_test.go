@@ -19,7 +19,7 @@ func (silentHook) Accepts(to harp.Receiver) bool                             { r
 func (silentHook) Check(harp.Receiver) error                                 { return nil }
 func (silentHook) Send(context.Context, harp.Receiver, notify.Message) error { return nil }
 
-// An id under which one thing was done does nothing else, however alike the two are asked for: who asks would be told that it is done.
+// An id under which one thing was done does nothing else, however alike the two are asked for: the caller would be told that it is done.
 func TestAnIDOfOneOperationIsThatOfNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const name = "web01"

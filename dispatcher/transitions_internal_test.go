@@ -23,7 +23,7 @@ func (s halfStore) Apply(ctx context.Context, ts ...store.Transition) ([]store.C
 	return out, err
 }
 
-// Of transitions of which the store could make some only, those are heeded: who waits for what they ended is told.
+// Of transitions of which the store could make some only, those are heeded: callers that wait for what they ended are told.
 func TestWhatIsStoredOfTransitionsThatFailIsHeeded(t *testing.T) {
 	d := opened(t, &halfStore{memory.Open(nil)}, Config{Hosts: StaticHosts{{Name: "web01"}}})
 	var ts []store.Transition

@@ -167,15 +167,16 @@ func (s *file) count() int64 {
 
 // full tries now and then to give back the room that could not be: of what is kept nobody says so again.
 func (s *file) full(size int64) (full, passes bool) {
-	full, passes, again := s.isFull(size)
+	full, passes, again := s.measureRoom(size)
 	if again {
 		s.keep(0)
-		full, passes, _ = s.isFull(size)
+		full, passes, _ = s.measureRoom(size)
 	}
 	return full, passes
 }
 
-func (s *file) isFull(size int64) (full, passes, again bool) {
+// measureRoom is full, and says whether to try again.
+func (s *file) measureRoom(size int64) (full, passes, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	used := s.next.offset - s.taken.offset + int64(len(s.buf))
