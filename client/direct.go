@@ -70,8 +70,10 @@ func (a *DirectHost) Close() error {
 // Here ctx is that of the call: when it ends, the agent is told to stop the
 // procedure and has 10 s for it; then the call is given up.
 //
+// Each Call is a call of its own, also with the [harp.JobID] of another: nobody remembers it.
+//
 // Errors: ErrInvalid (a field; also an option that only a dispatcher can heed: Queue,
-// Concurrency, Priority, StartAfter, StartBefore, OfflineWait, WhenOffline),
+// Concurrency, Priority, StartAfter, StartBefore, OfflineWait, WhenOffline, Retry, IdempotencyKey),
 // ErrUnreachable when the connection was lost before, ErrClosed, ErrCancelled when
 // ctx had ended; after these the procedure did not run. ErrLost when the connection
 // was lost meanwhile.
@@ -120,6 +122,8 @@ func checkDirect(r harp.Request) error {
 		{"start_before", !r.StartBefore.IsZero()},
 		{"offline_wait", r.OfflineWait != 0},
 		{"when_offline", r.WhenOffline != harp.WaitForHost},
+		{"retry", len(r.Retry.On) > 0 || r.Retry.Attempts > 1},
+		{"idempotency_key", r.IdempotencyKey != ""},
 	} {
 		if o.given {
 			return &harp.FieldError{Field: o.field, Message: "needs a dispatcher"}

@@ -97,6 +97,9 @@ func TestDirectInvalid(t *testing.T) {
 			"start_before":    harp.StartBefore(time.Now().Add(time.Hour)),
 			"offline_wait":    harp.OfflineWait(time.Second),
 			"when_offline":    harp.WhenOffline(harp.FailFast),
+			"retry":           harp.Retry(harp.RetryPolicy{On: []harp.State{harp.StateLost}}),
+			"idempotency_key": harp.IdempotencyKey("k", time.Minute),
+			"parallel":        harp.Parallel(2),
 			"silence_timeout": harp.SilenceTimeout(-1),
 			"max_exec_time":   harp.MaxExecTime(0),
 		} {
