@@ -312,7 +312,7 @@ func (s *session) judge(k key, c wire.Call, req harp.Request) (*attempt, refusal
 	switch {
 	case errors.As(err, &untrusted):
 		return nil, rejected("exec", err.Error())
-	case proc.IsShort(err) && s.agent.putsOff(k.journal(), err):
+	case proc.IsShort(err) && s.agent.putsOff(req.Procedure, k.journal(), err):
 		s.warn("a call cannot be looked at", "job", k.job, "error", err.Error())
 		return nil, refusal{reason: wire.NotNowNoSpace}
 	case proc.IsShort(err):

@@ -110,6 +110,7 @@ type Agent struct {
 	attempts  attempts
 	journal   *journalHandle
 	budget    *budget
+	putOff    postponements
 	memory    memory
 	ends      results           // of that, what waits for the journal, and what functions will return
 	handing   chan struct{}     // as many slots as long results are handed to the journal at a time
@@ -128,13 +129,12 @@ type Agent struct {
 
 	dirNumber int64 // of Config.Dir, see journalInfo; set before anything begins
 
-	mu      sync.Mutex                   // guards what follows; never held while blocked
-	current *session                     // the dispatcher's, since its WELCOME
-	epochs  []storeEpoch                 // the highest seen, of the stores seen last
-	longest time.Duration                // pause before reconnecting
-	unknown map[journal.Key]time.Time    // ended then, and kept for a dispatcher other than the current one
-	putOff  map[journal.Key]postponement // of commands that are put off again and again
-	strange map[journal.Key]time.Time    // since when another dispatcher is known not to know them
+	mu      sync.Mutex                // guards what follows; never held while blocked
+	current *session                  // the dispatcher's, since its WELCOME
+	epochs  []storeEpoch              // the highest seen, of the stores seen last
+	longest time.Duration             // pause before reconnecting
+	unknown map[journal.Key]time.Time // ended then, and kept for a dispatcher other than the current one
+	strange map[journal.Key]time.Time // since when another dispatcher is known not to know them
 }
 
 // New returns an agent that offers nothing yet: see [Handle]. Whether the
@@ -162,8 +162,8 @@ func New(cfg Config) *Agent {
 		catalogue: catalogue{procedures: map[string]*procedure{}},
 		journal:   newJournalHandle(&cfg, log),
 		unknown:   map[journal.Key]time.Time{},
-		putOff:    map[journal.Key]postponement{},
 		strange:   map[journal.Key]time.Time{},
+		putOff:    newPostponements(),
 		longest:   defaultLongest,
 		peers:     transport.NewBudget(),
 	}

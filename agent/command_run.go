@@ -5,19 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"sync"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/command"
 	"github.com/harpcaller/harp/agent/internal/life"
-	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
-	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 
 	"github.com/harpcaller/harp/internal/wake"
@@ -108,6 +104,7 @@ func (r *commandRun) start(at *attempt, commit func() refusal) refusal {
 	switch {
 	case err == nil:
 		r.handle = h // nobody else is here yet
+		at.agent.putOff.end(at.info.Procedure, at.key.journal())
 		return refusal{}
 	case errors.Is(err, errRefused):
 		return no
@@ -127,7 +124,7 @@ func (r *commandRun) failed(at *attempt, err error, retracted refusal) refusal {
 		return refusal{}
 	case retracted.broken != nil:
 		return retracted
-	case !retracted.is() || !at.agent.putsOff(at.key.journal(), err):
+	case !retracted.is() || !at.agent.putsOff(at.info.Procedure, at.key.journal(), err):
 		return rejected("exec", err.Error())
 	}
 	at.warn("a command could not be begun", "error", err.Error())
@@ -147,51 +144,11 @@ func (r *commandRun) unprepared(at *attempt, err error) refusal {
 	case errors.Is(err, supervisor.ErrExists):
 		at.agent.discard(at.key.journal())
 	}
-	if !at.agent.putsOff(at.key.journal(), err) {
+	if !at.agent.putsOff(at.info.Procedure, at.key.journal(), err) {
 		return rejected("exec", err.Error())
 	}
 	at.warn("a command cannot be prepared", "error", err.Error())
 	return refusal{reason: wire.NotNowNoSpace} // and READY, which it makes no room for, is not said
-}
-
-// putOffTime is how long a command is put off again and again: limits of its own may be why the machine never has
-// enough for it, or nobody sees to what is in its way.
-const putOffTime = 10 * time.Minute
-
-// postponement is a time in which a command was put off again and again.
-type postponement struct{ since, last time.Time }
-
-// maxPutOff is of how many commands the agent knows since when they are put off.
-const maxPutOff = 4096
-
-// putsOff reports whether a command that was not executed is to be asked for again. One that never can be is not, and
-// others are for a while, except where the disk is full, for which calls wait as long as it is. Where what was in its
-// way had passed, and comes again, the time begins anew.
-func (a *Agent) putsOff(k journal.Key, err error) bool {
-	var exec *supervisor.ExecError
-	switch {
-	case errors.As(err, &exec):
-		if !proc.IsShort(err) {
-			return false
-		}
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, context.Canceled): // the agent stops
-		return true
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	now := time.Now()
-	is, known := a.putOff[k]
-	if !known {
-		maps.DeleteFunc(a.putOff, func(_ journal.Key, is postponement) bool {
-			return now.Sub(is.last) >= putOffTime || len(a.putOff) >= maxPutOff
-		})
-	}
-	if now.Sub(is.last) >= putOffTime {
-		is.since = now
-	}
-	is.last = now
-	a.putOff[k] = is
-	return now.Sub(is.since) < putOffTime
 }
 
 // run follows the command until it has ended.
