@@ -71,8 +71,9 @@ func (g *Groups) Put(ctx context.Context, name, expr string) error {
 	return g.service.PutGroup(ctx, NewID(), name, expr)
 }
 
-// Delete deletes a group. Errors: ErrInvalid (no name), ErrNotFound, ErrConflict (another
-// group uses it, which is named, or its document is applied by whoever is named), ErrUnavailable, ErrClosed.
+// Delete deletes a group. Runs of schedules that use it fail from then on. Errors: ErrInvalid (no name),
+// ErrNotFound, ErrConflict (another group, a window or a notification uses it, which is named, or its document
+// is applied by whoever is named), ErrUnavailable, ErrClosed.
 func (g *Groups) Delete(ctx context.Context, name string) error {
 	if err := checkName("name", name, MaxGroupName); err != nil {
 		return err

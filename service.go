@@ -242,7 +242,7 @@ type GroupService interface {
 	PutGroup(ctx context.Context, id, name, expr string) error
 
 	// DeleteGroup deletes a group, once for an id. Errors: as PutGroup; ErrNotFound,
-	// ErrConflict (another group uses it).
+	// ErrConflict (another group, a window or a notification uses it).
 	DeleteGroup(ctx context.Context, id, name string) error
 }
 

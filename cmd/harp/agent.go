@@ -50,7 +50,7 @@ dispatcher, and exits when nothing runs any more, commands included.`,
 		RunE: c.does(func(ctx context.Context, _ []string) error {
 			cfg, err := config.ReadAgent(f.file)
 			if err != nil {
-				return unreadable(err)
+				return c.unreadableConfig(err)
 			}
 			switch {
 			case f.print:
@@ -79,7 +79,7 @@ func checkProcedures(cfg *config.Agent) error {
 	if cfg.Procedures == "" {
 		return nil
 	}
-	return unreadable(agent.CheckDir(cfg.Procedures))
+	return unreadable("procedures", agent.CheckDir(cfg.Procedures))
 }
 
 // agentRun is an agent that runs, with what can be changed of it.
@@ -147,7 +147,7 @@ func (r *agentRun) registerProcedures() error {
 	}
 	if r.dir != "" {
 		if err := r.agent.Load(r.dir); err != nil {
-			return unreadable(err)
+			return unreadable("procedures", err)
 		}
 	}
 	if len(r.agent.Procedures()) == 0 {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -49,7 +50,7 @@ func (c *cli) resolve() (contexts.Context, error) {
 	given.Key = cmp.Or(given.Key, named.Key)
 	given.CA = cmp.Or(given.CA, named.CA)
 	if given.Addr == "" || given.Cert == "" || given.Key == "" || given.CA == "" {
-		return given, noContext("no context configured; start a dispatcher with `harp dev`, or give --addr, --cert, --key and --ca")
+		return given, unset("context", "no context configured; start a dispatcher with `harp dev`, or give --addr, --cert, --key and --ca")
 	}
 	return given, nil
 }
@@ -95,14 +96,14 @@ func (c *cli) withCaller(ctx context.Context, fn func(*harp.Caller) error) error
 	return fn(caller)
 }
 
-// noContextError is that nothing says which dispatcher to use: as there is none, it is not called invalid.
-type noContextError struct{ missing *harp.FieldError }
+// unsetError is that nobody has said something, such as which dispatcher to use: as there is none, it is not called invalid.
+type unsetError struct{ missing *harp.FieldError }
 
-func noContext(text string) error {
-	return &noContextError{&harp.FieldError{Field: "context", Message: text}}
+func unset(field, format string, a ...any) error {
+	return &unsetError{&harp.FieldError{Field: field, Message: fmt.Sprintf(format, a...)}}
 }
 
-func (e *noContextError) Error() string { return e.missing.Message }
+func (e *unsetError) Error() string { return e.missing.Message }
 
 // Unwrap returns the harp.FieldError that programs are told.
-func (e *noContextError) Unwrap() error { return e.missing }
+func (e *unsetError) Unwrap() error { return e.missing }

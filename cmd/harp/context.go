@@ -148,7 +148,7 @@ func (c *cli) showContext(dir contexts.Dir, args []string) error {
 		name = args[0]
 	}
 	if name == "" {
-		return noContext("no current context; see harp ctx use")
+		return unset("context", "no current context; see harp ctx use")
 	}
 	at, err := dir.Get(name)
 	if err != nil {

@@ -71,11 +71,24 @@ func (c *cli) checked(file string) error {
 	return nil
 }
 
-// unreadable makes the error of a configuration that cannot be read one of usage.
-func unreadable(err error) error {
+// unreadable makes the error of a file or folder that a field names, and that cannot be read, one of usage.
+func unreadable(field string, err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) && !errors.Is(err, harp.ErrInvalid) {
-		return invalid("config", "%s", err)
+		return invalid(field, "%s", err)
 	}
 	return err
+}
+
+// unreadableConfig is unreadable for a configuration. If it was looked for where nobody said that it is, the error says how to name it.
+func (c *cli) unreadableConfig(err error) error {
+	flags := c.command.Flags()
+	if flags.Changed("config") || !errors.Is(err, fs.ErrNotExist) || errors.Is(err, harp.ErrInvalid) {
+		return unreadable("config", err)
+	}
+	instead := "see harp help configuration"
+	if flags.Lookup("dir") != nil {
+		instead = "the folder with --dir"
+	}
+	return unset("config", "no configuration: %s; name another file with --config, or %s", err, instead)
 }

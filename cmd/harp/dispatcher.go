@@ -40,7 +40,7 @@ and hosts registry again; if something is invalid, nothing changes and the log s
 		RunE: c.does(func(ctx context.Context, _ []string) error {
 			cfg, err := config.ReadDispatcher(f.file)
 			if err != nil {
-				return unreadable(err)
+				return c.unreadableConfig(err)
 			}
 			switch {
 			case f.print:
@@ -75,7 +75,7 @@ func checkDocuments(cfg *config.Dispatcher) error {
 		return nil
 	}
 	_, err := manifest.Read(cfg.Documents)
-	return unreadable(err)
+	return unreadable("documents", err)
 }
 
 // replaceDocuments makes schedules, groups and windows what the documents of the configuration's folder say.

@@ -31,16 +31,16 @@ func (f *journalFlags) bind(cmd *cobra.Command) {
 }
 
 // agentDir is the directory that the flags name.
-func (f *journalFlags) agentDir() (string, error) {
+func (f *journalFlags) agentDir(c *cli) (string, error) {
 	if f.dir != "" {
 		return f.dir, nil
 	}
 	cfg, err := config.ReadAgent(f.file)
 	if err != nil {
-		return "", unreadable(err)
+		return "", c.unreadableConfig(err)
 	}
 	if cfg.Dir == "" {
-		return "", invalid("dir", "is not set: the journal of this agent is in memory")
+		return "", unset("dir", "%s sets no dir: the journal of its agent is in memory", f.file)
 	}
 	return cfg.Dir, nil
 }
@@ -58,7 +58,7 @@ The exit code is 1 if the journal is damaged and the agent would not start.`,
 		Example: "  harp agent journal check --dir /var/lib/harp-agent",
 		Args:    cobra.NoArgs,
 		RunE: c.does(func(context.Context, []string) error {
-			dir, err := f.agentDir()
+			dir, err := f.agentDir(c)
 			if err != nil {
 				return err
 			}
@@ -93,7 +93,7 @@ read goes on when the agent starts: results and records arrive.`,
 		Example: "  harp agent journal repair --dir /var/lib/harp-agent",
 		Args:    cobra.NoArgs,
 		RunE: c.does(func(context.Context, []string) error {
-			dir, err := f.agentDir()
+			dir, err := f.agentDir(c)
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -438,14 +439,14 @@ func printRows[T any](c *cli, l listing[T], items []T, headed bool) {
 		return
 	}
 	if !c.fits(header, rows) {
-		shorten(rows)
+		shorten(rows, l.wraps)
 	}
 	if !c.fits(header, rows) && !l.exact {
 		was := c.times
 		c.times = timesRelative
 		rows = rowsOf()
 		c.times = was
-		shorten(rows)
+		shorten(rows, l.wraps)
 	}
 	if l.wraps && !wide && !c.fits(header, rows) {
 		header, rows = c.wrapProse(header, rows, l.exact)
@@ -490,14 +491,21 @@ func (c *cli) fits(header []string, rows [][]string) bool {
 	return columns == 0 || total <= columns
 }
 
-// shorten leaves of ids what tells them apart.
-func shorten(rows [][]string) {
+// shorten leaves of ids what tells them apart, also of those within the last column if that is prose.
+func shorten(rows [][]string, prose bool) {
 	for _, row := range rows {
 		for n, cell := range row {
-			row[n] = shortened(cell)
+			if prose && n == len(row)-1 {
+				row[n] = idForm.ReplaceAllStringFunc(cell, shortened)
+			} else {
+				row[n] = shortened(cell)
+			}
 		}
 	}
 }
+
+// idForm is what ids look like within a text.
+var idForm = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 
 // shortened is what tells an id apart from others; what is no id stays as it is.
 func shortened(cell string) string {

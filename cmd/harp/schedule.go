@@ -249,6 +249,7 @@ func (c *cli) pausedText(who harp.Principal, since time.Time, reason string, unt
 }
 
 func (c *cli) scheduleRemoveCommand() *cobra.Command {
+	deleted := map[string]bool{} // as far as a dry run goes
 	return c.removeCommand(removal{
 		short: "Delete schedules; what they started goes on",
 		words: scheduleWords,
@@ -257,10 +258,11 @@ func (c *cli) scheduleRemoveCommand() *cobra.Command {
 			if err == nil {
 				err = byHand(harp.ScheduleDocument, name, s.ManagedBy)
 			}
-			if err != nil {
-				return err
+			if err == nil {
+				err = notNeeded(ctx, caller, name, deleted)
 			}
-			return notNeeded(ctx, caller, name)
+			deleted[name] = err == nil
+			return err
 		},
 		remove: func(ctx context.Context, caller *harp.Caller, name string) error {
 			return caller.Schedules().Delete(ctx, name)
@@ -269,14 +271,15 @@ func (c *cli) scheduleRemoveCommand() *cobra.Command {
 	})
 }
 
-// notNeeded says whether a schedule can be deleted as far as others that come after it are concerned. Errors: *wouldNotError.
-func notNeeded(ctx context.Context, caller *harp.Caller, name string) error {
+// notNeeded says whether a schedule can be deleted as far as others that come after it are concerned, but for those that are deleted
+// before it. Errors: *wouldNotError.
+func notNeeded(ctx context.Context, caller *harp.Caller, name string, deleted map[string]bool) error {
 	var users []string
 	for s, err := range caller.Schedules().List(ctx) {
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(s.After, func(d harp.Dependency) bool { return d.Schedule == name }) {
+		if !deleted[s.Name] && slices.ContainsFunc(s.After, func(d harp.Dependency) bool { return d.Schedule == name }) {
 			users = append(users, s.Name)
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -94,6 +95,28 @@ func TestNotesAreWrappedInNarrowTerminals(t *testing.T) {
 				if !strings.Contains(one, strings.Join(strings.Fields(part), " ")) {
 					t.Errorf("%s at %d columns lacks %q:\n%s", command, columns, part, got.stdout)
 				}
+			}
+		}
+	}
+}
+
+// An id within a note is not broken: where there is no room for all of it, it is as short as elsewhere.
+func TestIDsInNotesAreNotBroken(t *testing.T) {
+	local(t)
+	f := scheduling(t)
+	addMadrid(t, f, "30 2 * * *")
+	f.schedules.ledger = []harp.LedgerEntry{{
+		Schedule: "s", Kind: harp.LedgerTime, Outcome: harp.TimeSkipped, Reason: harp.TimeOverlap, From: beforeDST, To: beforeDST, Count: 1,
+		Detail: firstID + ", whose job " + secondID + " runs on web01",
+	}}
+	for columns, ids := range map[int][]string{
+		200: {firstID + ",", secondID}, 80: {shortened(firstID) + ",", shortened(secondID)}, 60: {shortened(firstID) + ",", shortened(secondID)}, 40: {shortened(firstID) + ",", shortened(secondID)},
+	} {
+		got := runFake(t, t.Context(), f, ofSize(columns, 0), "schedule", "history", "s")
+		words := strings.Fields(got.stdout)
+		for _, id := range ids {
+			if got.code != 0 || widest(got.stdout) > columns || !slices.Contains(words, id) {
+				t.Errorf("at %d columns it lacks %s:\n%s%s", columns, id, got.stdout, got.stderr)
 			}
 		}
 	}
