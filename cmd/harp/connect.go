@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -50,7 +52,7 @@ func (c *cli) resolve() (contexts.Context, error) {
 	given.Key = cmp.Or(given.Key, named.Key)
 	given.CA = cmp.Or(given.CA, named.CA)
 	if given.Addr == "" || given.Cert == "" || given.Key == "" || given.CA == "" {
-		return given, unset("context", "no context configured; start a dispatcher with `harp dev`, or give --addr, --cert, --key and --ca")
+		return given, plainInvalid("context", "no context configured; start a dispatcher with `harp dev`, or give --addr, --cert, --key and --ca")
 	}
 	return given, nil
 }
@@ -75,11 +77,20 @@ func (c *cli) namedContext() (contexts.Context, error) {
 
 // dialContext connects to a context's dispatcher.
 func dialContext(ctx context.Context, to contexts.Context) (*harp.Caller, error) {
-	tc, err := transport.LoadTLS(to.Cert, to.Key, to.CA)
+	tc, err := loadTLS(to)
 	if err != nil {
-		return nil, invalid("context", "%s", err)
+		return nil, err
 	}
 	return client.Dial(ctx, to.Addr, client.Config{TLS: tc, RetryFor: retryFor, Logger: quiet})
+}
+
+// loadTLS reads the files of a context, which flags or the environment may have named instead. Errors: harp.ErrInvalid.
+func loadTLS(of contexts.Context) (*tls.Config, error) {
+	tc, err := transport.LoadTLS(of.Cert, of.Key, of.CA)
+	if err != nil {
+		return nil, plainInvalid("context", "%s", strings.TrimPrefix(err.Error(), "transport: "))
+	}
+	return tc, nil
 }
 
 // withCaller runs fn with a connection to the dispatcher.
@@ -96,14 +107,14 @@ func (c *cli) withCaller(ctx context.Context, fn func(*harp.Caller) error) error
 	return fn(caller)
 }
 
-// unsetError is that nobody has said something, such as which dispatcher to use: as there is none, it is not called invalid.
-type unsetError struct{ missing *harp.FieldError }
+// plainError is an error of a field that nobody gave, such as of the context if there is none: people are not told that it is invalid.
+type plainError struct{ forPrograms *harp.FieldError }
 
-func unset(field, format string, a ...any) error {
-	return &unsetError{&harp.FieldError{Field: field, Message: fmt.Sprintf(format, a...)}}
+func plainInvalid(field, format string, a ...any) error {
+	return &plainError{&harp.FieldError{Field: field, Message: fmt.Sprintf(format, a...)}}
 }
 
-func (e *unsetError) Error() string { return e.missing.Message }
+func (e *plainError) Error() string { return e.forPrograms.Message }
 
 // Unwrap returns the harp.FieldError that programs are told.
-func (e *unsetError) Unwrap() error { return e.missing }
+func (e *plainError) Unwrap() error { return e.forPrograms }

@@ -148,7 +148,7 @@ func (c *cli) showContext(dir contexts.Dir, args []string) error {
 		name = args[0]
 	}
 	if name == "" {
-		return unset("context", "no current context; see harp ctx use")
+		return plainInvalid("context", "no current context; see harp ctx use")
 	}
 	at, err := dir.Get(name)
 	if err != nil {
@@ -182,7 +182,7 @@ func (c *cli) addContext(dir contexts.Dir, name string, use, replace bool) error
 	}
 	at := contexts.Context{Addr: c.connection.addr, Cert: c.connection.cert, Key: c.connection.key, CA: c.connection.ca}
 	if at.Addr == "" || at.Cert == "" || at.Key == "" || at.CA == "" {
-		return invalid("context", "needs --addr, --cert, --key and --ca")
+		return plainInvalid("context", "a context needs --addr, --cert, --key and --ca")
 	}
 	for _, file := range []struct {
 		flag string
@@ -217,9 +217,9 @@ func (c *cli) addContext(dir contexts.Dir, name string, use, replace bool) error
 // callerIdentity reads a context's files and says whose certificate it is, if a dispatcher
 // may let it in now. Errors: harp.ErrInvalid.
 func callerIdentity(at contexts.Context, now time.Time) (transport.Identity, error) {
-	tc, err := transport.LoadTLS(at.Cert, at.Key, at.CA)
+	tc, err := loadTLS(at)
 	if err != nil {
-		return transport.Identity{}, invalid("context", "%s", err)
+		return transport.Identity{}, err
 	}
 	id, err := identityFor(tc.Certificates[0].Leaf, transport.RoleCaller)
 	if err != nil {

@@ -90,5 +90,5 @@ func (c *cli) unreadableConfig(err error) error {
 	if flags.Lookup("dir") != nil {
 		instead = "the folder with --dir"
 	}
-	return unset("config", "no configuration: %s; name another file with --config, or %s", err, instead)
+	return plainInvalid("config", "no configuration: %s; name another file with --config, or %s", err, instead)
 }

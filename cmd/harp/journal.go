@@ -40,7 +40,7 @@ func (f *journalFlags) agentDir(c *cli) (string, error) {
 		return "", c.unreadableConfig(err)
 	}
 	if cfg.Dir == "" {
-		return "", unset("dir", "%s sets no dir: the journal of its agent is in memory", f.file)
+		return "", plainInvalid("dir", "%s sets no dir: the journal of its agent is in memory", f.file)
 	}
 	return cfg.Dir, nil
 }
