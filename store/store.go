@@ -92,8 +92,9 @@ type Jobs interface {
 	// Apply moves jobs through their lives, one after the other, in as few commits as
 	// their size allows. The outcome of each stands at its index. A change that gives a
 	// queue slot back claims what may start by it in the same commit: the next job of
-	// that queue, and the next of that host if it had as many as its gate lets through:
-	// Change.Claimed. Err is harp.ErrNotFound, ErrFenced or ErrIllegal, which
+	// that queue, and the next of that host if it had as many as its gate lets through.
+	// All changes of a commit are counted before that, as failures among them may stop a batch, and what they start
+	// stands in Change.Claimed of the last that came about. Err is harp.ErrNotFound, ErrFenced or ErrIllegal, which
 	// Claimed is too, and does not touch the others. Errors: harp.ErrInvalid for
 	// an event of more than about 2 MiB; after any other those whose Err is nil are stored all the same, and
 	// what they claimed must be sent.
@@ -477,7 +478,7 @@ type Transition struct {
 type Change struct {
 	Job     *Job // after it; nil with Err
 	Effect  Effect
-	Claimed []*Job   // started by the slot that came free
+	Claimed []*Job   // started by the slots that came free
 	Left    []*Job   // members of batches that ended as the turn of their hosts came by it, and never waited
 	Over    []string // batches that reach no more of their hosts since
 	Err     error

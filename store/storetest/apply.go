@@ -267,6 +267,32 @@ var applying = []rule{
 			w.Fatalf("%d of %d have ended", len(did.Ended), n)
 		}
 	}},
+	{"apply/joined", "of ends that come together each has another start, of its queue and of its host", func(w *world) {
+		q := queue("q")
+		w.st.SetGate("h", store.Gate{Open: true, Most: 4})
+		var first, last []*store.Job
+		for range 2 {
+			first = append(first, w.submit(in(q), slots(2)), w.submit())
+		}
+		for range 2 {
+			last = append(last, w.submit(in(q), slots(2)), w.submit())
+		}
+		var ts []store.Transition
+		for _, j := range first {
+			w.state(j, harp.StateSent)
+			ts = append(ts, store.Transition{ID: j.ID, Event: w.event(j, store.End)})
+		}
+		out, err := w.st.Apply(w.ctx(), ts...)
+		w.must(err)
+		var claimed []*store.Job
+		for _, c := range out {
+			w.must(c.Err)
+			claimed = append(claimed, c.Claimed...)
+		}
+		if len(claimed) != len(last) {
+			w.Fatalf("%d are started, want %d", len(claimed), len(last))
+		}
+	}},
 	{"apply/active", "Active is the jobs that hold an attempt, on one host or on all", func(w *world) {
 		w.gate("a", "b")
 		a := w.submit(on("a"))

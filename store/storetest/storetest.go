@@ -17,7 +17,7 @@ import (
 
 // Test runs the rules over stores that open makes; it closes them.
 func Test(t *testing.T, open func(t *testing.T) store.Store) {
-	for _, c := range slices.Concat(submitting, claiming, applying, elapsing, cancelling, recording, listing, keeping, documents, scheduling, sharing, feeding, once, pruning, retaining, retrying, silencing, pausing, pausesEnding, quotas, obstacles, holds, holdTimes, batchHolds, clocks, removing, drifting, batching, batchChanges, batchReads, batchCorners, batchHalts, chains, batchWalks(0, 8)) {
+	for _, c := range slices.Concat(submitting, claiming, applying, elapsing, cancelling, recording, listing, keeping, documents, scheduling, sharing, feeding, once, pruning, retaining, retrying, silencing, pausing, pausesEnding, quotas, obstacles, holds, holdTimes, batchHolds, clocks, removing, drifting, batching, batchChanges, batchReads, batchCorners, batchStops, batchHalts, chains, batchWalks(0, 8)) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.run(newWorld(t, c.rule, open(t)))
@@ -30,7 +30,7 @@ func Test(t *testing.T, open func(t *testing.T) store.Store) {
 // one store and returns what opens it there, again and again, each time after the
 // one before was closed.
 func Reopen(t *testing.T, place func(t *testing.T) (open func() (store.Store, error))) {
-	for _, c := range slices.Concat(reopening, reopeningWaits, reopeningFeed, reopeningClock, reopeningQuotas, reopeningRemovals, reopeningBatches, reopeningSchedules, reopeningHalts, reopeningHolds, reopeningPauses, reopeningDrifts, reopeningRetention, reopeningChains, batchWalks(100, 4)) {
+	for _, c := range slices.Concat(reopening, reopeningWaits, reopeningFeed, reopeningClock, reopeningQuotas, reopeningRemovals, reopeningBatches, reopeningSchedules, reopeningHalts, reopeningStops, reopeningHolds, reopeningPauses, reopeningDrifts, reopeningRetention, reopeningChains, batchWalks(100, 4)) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			open := place(t) // whose room is taken away after the store was closed

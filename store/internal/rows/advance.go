@@ -22,17 +22,7 @@ func (s *Store) Advance(ctx context.Context, now time.Time) (store.Advanced, err
 	err := s.do(ctx, SpaceCritical, func(t *tx) error {
 		at := s.sched.NoteTime(s.sched.Since(asked, now))
 		isDue := s.sched.IsDue(at)
-		switch {
-		case isDue && t.space >= SpaceLow:
-			if err := s.ringAlarms(t, at, &out); err != nil {
-				return err
-			}
-		case isDue:
-			if err := s.askAll(t, at, &out); err != nil {
-				return err
-			}
-		}
-		if err := s.rewriteCancelled(t, &out); err != nil {
+		if err := s.doDue(t, isDue, at, &out); err != nil {
 			return err
 		}
 		if isDue && t.space < SpaceLow && !t.wrote {
@@ -50,6 +40,52 @@ func (s *Store) Advance(ctx context.Context, now time.Time) (store.Advanced, err
 		return store.Advanced{}, err
 	}
 	return out, nil
+}
+
+// starts is what lets jobs start of what has become due.
+type starts struct {
+	alarms []*schedule.Alarm
+	woken  []*schedule.Job
+}
+
+// doDue does what has become due, if anything has, and writes rows of what is cancelled. What lets jobs start comes last, as what ends
+// may stop their batches; what an error keeps from starting stays due.
+func (s *Store) doDue(t *tx, isDue bool, now int64, out *store.Advanced) (err error) {
+	var due starts
+	switch {
+	case isDue && t.space >= SpaceLow:
+		err = s.ringAlarms(t, now, &due, out)
+	case isDue:
+		err = s.askAll(t, now, out)
+	}
+	if err == nil {
+		err = s.rewriteCancelled(t, out)
+	}
+	if err == nil {
+		var started []*store.Job
+		started, err = s.startFreed(t)
+		out.Claimed = append(out.Claimed, started...)
+	}
+	if err == nil {
+		err = s.ringStarts(t, &due, now, out)
+	}
+	if err == nil {
+		return s.startWoken(t, due.woken, now, out)
+	}
+	for _, a := range due.alarms {
+		s.startLater(a)
+	}
+	s.wakeLater(due.woken, now)
+	return err
+}
+
+// startLater has an alarm that lets jobs start stay due.
+func (s *Store) startLater(a *schedule.Alarm) {
+	if a.Kind == schedule.AlarmHolds {
+		s.sched.ReviewLater(a) // it may be set to the next review by now
+		return
+	}
+	s.sched.PostponeAlarm(a)
 }
 
 // rewriteCancelled writes the rows of jobs that their queue's mark has cancelled, as far as the
@@ -102,31 +138,34 @@ func (s *Store) endCancelled(t *tx, e *schedule.Job, before, after *store.Job, n
 	return nil
 }
 
-// ringAlarms does what has become due: it wakes jobs, ends those that may not start any
-// more, and claims what may start by it. What cannot be done now stays due.
-func (s *Store) ringAlarms(t *tx, now int64, out *store.Advanced) error {
-	var woken []*schedule.Job
-	for n := 0; n < maxDue && len(out.Claimed) < maxDue && t.reached < maxReached && t.hasRoom(maxEvent+2*maxStep); n++ {
+// ringAlarms does what has become due, but for what lets jobs start, which it adds to due. What cannot be done now stays due.
+func (s *Store) ringAlarms(t *tx, now int64, due *starts, out *store.Advanced) error {
+	for n := 0; n < maxDue && t.hasRoom(maxEvent+2*maxStep); n++ {
 		a := s.sched.PopAlarm(now)
 		if a == nil {
-			break
+			return nil
 		}
-		if a.Kind == schedule.AlarmWake {
+		switch a.Kind {
+		case schedule.AlarmWake:
 			if !a.Job.IsCancelled() && s.sched.Wake(a.Job, now) {
-				woken = append(woken, a.Job)
+				due.woken = append(due.woken, a.Job)
 			}
-			continue
-		}
-		if err := s.ringAlarm(t, a, now, out); err != nil {
-			s.sched.PostponeAlarm(a)
-			s.wakeLater(woken, now)
-			return err
+		case schedule.AlarmHolds:
+			s.sched.ReviewHolds(a, now) // now: what is kept back does not expire for its host
+			due.alarms = append(due.alarms, a)
+		case schedule.AlarmBacklog, schedule.AlarmFill:
+			due.alarms = append(due.alarms, a)
+		default:
+			if err := s.ringAlarm(t, a, now, out); err != nil {
+				s.sched.PostponeAlarm(a)
+				return err
+			}
 		}
 	}
-	return s.startWoken(t, woken, now, out)
+	return nil
 }
 
-// ringAlarm does what an alarm is about, but for that of a job whose time has come.
+// ringAlarm does what an alarm is about that lets no job start at once.
 func (s *Store) ringAlarm(t *tx, a *schedule.Alarm, now int64, out *store.Advanced) error {
 	switch e := a.Job; a.Kind {
 	case schedule.AlarmExpire:
@@ -139,21 +178,36 @@ func (s *Store) ringAlarm(t *tx, a *schedule.Alarm, now int64, out *store.Advanc
 		return s.giveUpJob(t, e, now, out)
 	case schedule.AlarmRearm:
 		s.sched.Rearm(a.Queue, now)
-	case schedule.AlarmBacklog:
-		started, err := s.sendProbes(t, a.Backlog, a.Backlog.OneMore(), now)
-		out.Claimed = append(out.Claimed, started...)
-		return err
-	case schedule.AlarmFill:
-		return s.fillQueue(t, a.Queue, now, out)
 	case schedule.AlarmBatch:
 		return s.ringBatch(t, a.Batch, now, out)
-	case schedule.AlarmHolds:
-		return s.reviewHolds(t, a, now, out)
 	case schedule.AlarmUnpause:
 		return s.endPause(t, a.Queue, now)
-	case schedule.AlarmWake: // elapse's
+	case schedule.AlarmWake, schedule.AlarmHolds, schedule.AlarmBacklog, schedule.AlarmFill: // ringAlarms'
 	}
 	return nil
+}
+
+// ringStarts claims what alarms let start, and takes those that it has done out of due.
+func (s *Store) ringStarts(t *tx, due *starts, now int64, out *store.Advanced) (err error) {
+	for len(due.alarms) > 0 && err == nil {
+		a := due.alarms[0]
+		switch {
+		case len(out.Claimed) >= maxDue || !t.hasRoom(maxStep):
+			s.startLater(a)
+		case a.Kind == schedule.AlarmBacklog:
+			var started []*store.Job
+			started, err = s.sendProbes(t, a.Backlog, a.Backlog.OneMore(), now)
+			out.Claimed = append(out.Claimed, started...)
+		case a.Kind == schedule.AlarmFill:
+			err = s.fillQueue(t, a.Queue, now, out)
+		default:
+			err = s.startReviewed(t, a, now, out)
+		}
+		if err == nil {
+			due.alarms = due.alarms[1:]
+		}
+	}
+	return err
 }
 
 // giveUpJob ends the attempt of a job whose host has been silent too long, unless that is
@@ -182,7 +236,6 @@ func (s *Store) giveUpJob(t *tx, e *schedule.Job, now int64, out *store.Advanced
 	if c.Effect.Ends {
 		out.Ended = append(out.Ended, c.Job)
 	}
-	out.Claimed = append(out.Claimed, c.Claimed...)
 	return nil
 }
 
@@ -206,12 +259,11 @@ func (s *Store) fillQueue(t *tx, q *schedule.Queue, now int64, out *store.Advanc
 	return nil
 }
 
-// reviewHolds claims what windows and pauses let start on a host. What is too much for one commit stays due.
-func (s *Store) reviewHolds(t *tx, a *schedule.Alarm, now int64, out *store.Advanced) error {
-	s.sched.ReviewHolds(a, now)
+// startReviewed claims what windows and pauses let start on a host. What is too much for one commit stays due.
+func (s *Store) startReviewed(t *tx, a *schedule.Alarm, now int64, out *store.Advanced) error {
 	started, more, err := s.claimOn(t, []string{a.HostName()}, maxDue-len(out.Claimed), now)
 	out.Claimed = append(out.Claimed, started...)
-	if err != nil || more {
+	if err == nil && more {
 		s.sched.ReviewLater(a)
 	}
 	return err

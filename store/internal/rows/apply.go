@@ -23,21 +23,30 @@ func (s *Store) Apply(ctx context.Context, ts ...store.Transition) ([]store.Chan
 		return nil, err
 	}
 	out, asked := make([]store.Change, len(ts)), s.asked()
+	var left []freed // by the commit before, which had no room for what starts by it
 	for n := 0; ; {
 		first := n // of those of this commit
 		err := s.doAhead(ctx, SpaceFull, func(t *tx) error {
+			t.freed = append(t.freed, left...)
 			for ; n < len(ts) && t.hasRoom(eventSize(&ts[n].Event)+2*maxStep); n++ {
 				if err := s.applyTransition(t, &ts[n], &out[n], asked, early); err != nil {
 					return err
 				}
 			}
-			started, err := s.settleBatches(t, s.sched.Latest)
+			started, err := s.startFreed(t)
+			if err == nil {
+				left, t.freed = slices.Clone(t.freed), nil
+				var some []*store.Job
+				some, err = s.settleBatches(t, s.sched.Latest)
+				started = append(started, some...)
+			}
 			if len(started)+len(t.left)+len(t.over) > 0 { // by the last of those that came about, as all come together
 				last := n - 1
 				for out[last].Err != nil {
 					last--
 				}
-				out[last].Claimed, out[last].Left, out[last].Over = append(out[last].Claimed, started...), t.left, t.over
+				of := &out[last]
+				of.Claimed, of.Left, of.Over = append(of.Claimed, started...), append(of.Left, t.left...), append(of.Over, t.over...)
 			}
 			return err
 		})
@@ -47,7 +56,7 @@ func (s *Store) Apply(ctx context.Context, ts ...store.Transition) ([]store.Chan
 			}
 			return out, err
 		}
-		if n == len(ts) {
+		if n == len(ts) && len(left) == 0 {
 			return out, nil
 		}
 		ctx = context.WithoutCancel(ctx) // it has begun
@@ -112,9 +121,9 @@ func (s *Store) applyEvent(t *tx, i id, before *store.Job, event store.Event, ou
 	t.operator = harp.Principal{}
 	out.Job, out.Effect = after, effect
 	if e := s.sched.Job(i); e != nil {
-		out.Claimed, err = s.reschedule(t, e, after, effect, now)
+		s.reschedule(t, e, after, effect, now)
 	}
-	return err
+	return nil
 }
 
 // maxWord is how much is kept of a word that an agent chose. Each attempt of a job may
@@ -233,9 +242,9 @@ func isValued(l *store.Life) bool {
 	return l.HasValue || l.Outcome != nil && l.Outcome.HasValue || l.Late != nil && l.Late.HasValue
 }
 
-// reschedule brings the schedule after a job's life and returns what may start by it.
-func (s *Store) reschedule(t *tx, e *schedule.Job, after *store.Job, effect store.Effect, now int64) ([]*store.Job, error) {
-	hostWasFull := e.HostIsFull()
+// reschedule brings the schedule after a job's life, and notes what came free by it.
+func (s *Store) reschedule(t *tx, e *schedule.Job, after *store.Job, effect store.Effect, now int64) {
+	f := freed{job: e, host: after.Host, gives: effect.Gives, wasFull: e.HostIsFull()}
 	switch {
 	case effect.Gives:
 		s.sched.Release(e, now)
@@ -245,26 +254,19 @@ func (s *Store) reschedule(t *tx, e *schedule.Job, after *store.Job, effect stor
 	if effect.Ends {
 		s.forgetJob(t, e)
 	}
-	latest := s.sched.Latest // of what starts by an event that is told late: windows may have begun since
-	var b *schedule.Backlog
-	var most int
 	if effect.Gives || after.State == harp.StateRunning {
 		isBusy := after.State == harp.StateQueued && after.Reason == harp.ReasonAgentBusy
-		b, most = s.sched.Answered(e, isBusy, effect.Gives)
+		f.backlog = s.sched.Answered(e, isBusy)
 	}
 	if effect.Gives && !effect.Ends {
 		s.sched.Enqueue(e, after, now, now)
 	}
 	if !effect.Gives {
 		s.sched.Stays(e, after, now)
-		return s.sendProbes(t, b, most, latest)
 	}
-	out, err := s.refill(t, e, hostWasFull, latest)
-	if err != nil {
-		return out, err
+	if f.gives || f.backlog != nil {
+		t.freed = append(t.freed, f)
 	}
-	more, err := s.sendProbes(t, b, most, latest)
-	return append(out, more...), err
 }
 
 // forgetJob takes a job that has ended out of the schedule, and with the last of its

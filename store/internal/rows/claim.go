@@ -86,6 +86,64 @@ func (s *Store) claimJob(t *tx, e *schedule.Job, now int64) (*store.Job, error) 
 	return &after, nil
 }
 
+// freed is what an event has left to others. What may start by it is claimed when all that the operation does is counted: failures
+// among that may stop a batch.
+type freed struct {
+	job     *schedule.Job
+	host    string            // that the job is on
+	gives   bool              // the job has given its slot and its attempt back
+	wasFull bool              // the host had as many attempts as it may
+	backlog *schedule.Backlog // of which others may be sent, as the job was taken or is over; nil: none
+}
+
+// startFreed claims what may start by what the events of the operation have left. What there is no room for stays in t.freed.
+func (s *Store) startFreed(t *tx) (started []*store.Job, err error) {
+	now := s.sched.Latest // of what starts by an event that is told late: windows may have begun since
+	var full map[string]bool
+	for len(t.freed) > 0 && t.hasRoom(maxStep) {
+		f := t.freed[0]
+		t.freed = t.freed[1:]
+		if f.wasFull && full == nil {
+			full = map[string]bool{}
+		}
+		if f.wasFull {
+			full[f.host] = true
+		}
+		if f.gives {
+			some, err := s.refill(t, f.job, full[f.host], now)
+			started = append(started, some...)
+			if err != nil {
+				return started, err
+			}
+		}
+		if f.backlog == nil {
+			continue
+		}
+		most := f.backlog.MaxProbes()
+		if f.gives {
+			most = f.backlog.OneMore()
+		}
+		some, err := s.sendProbes(t, f.backlog, most, now)
+		started = append(started, some...)
+		if err != nil {
+			return started, err
+		}
+	}
+	return started, nil
+}
+
+// startFreedLater has what may start by what the operation has left, and did not come to, be claimed by the next Advance.
+func (s *Store) startFreedLater(t *tx) {
+	for _, f := range t.freed {
+		if f.gives {
+			s.sched.FillFor(f.job, f.wasFull)
+		}
+		if f.backlog != nil {
+			s.sched.ProbeLater(f.backlog)
+		}
+	}
+}
+
 // refill claims what may start by a slot that came free: the next of the queue,
 // and the next of the host if that was full. A job that cannot be read takes no slot.
 func (s *Store) refill(t *tx, freed *schedule.Job, hostWasFull bool, now int64) ([]*store.Job, error) {

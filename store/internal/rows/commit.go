@@ -55,6 +55,8 @@ type tx struct {
 	batches  map[id]*changedBatch
 	open     map[id]*batch // that have not ended
 	touched  []*batch      // of which the operation under way has ended members, or freed slots
+	freed    []freed       // what its events have left to others
+	firstOne [1]freed      // where the first of these is
 	reached  int           // hosts of batches by the operation under way
 	left     []*store.Job  // members that it has ended as their hosts were reached
 	over     []string      // batches that it has had reach no more hosts

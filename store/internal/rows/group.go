@@ -143,12 +143,13 @@ func (s *Store) runInGroup(g *group, o *op) {
 		o.err = noSpace()
 		return
 	}
-	g.wrote, g.sizeBefore, g.damaged, g.touched, g.reached, g.left, g.over = false, g.size, nil, nil, 0, nil, nil
+	g.wrote, g.sizeBefore, g.damaged, g.touched, g.freed, g.reached, g.left, g.over = false, g.size, nil, nil, g.firstOne[:0], 0, nil, nil
 	s.mu.Lock()
 	o.err = o.run(&g.tx)
 	if o.err == nil {
 		s.mendQueues(&g.tx)
 	}
+	s.startFreedLater(&g.tx)
 	s.ringTouched(&g.tx)
 	s.noteNumbers(g)
 	s.mu.Unlock()

@@ -524,7 +524,6 @@ func (s *Store) askMembers(t *tx, b *batch, now int64, out *store.Advanced) erro
 		case c.Effect.Tell:
 			out.Asked = append(out.Asked, c.Job)
 		}
-		out.Claimed = append(out.Claimed, c.Claimed...)
 	}
 	b.asking = false
 	return nil

@@ -69,8 +69,13 @@ func (r *removal) next(t *tx) (doneRow, error) {
 	if err := r.endSome(t); err != nil {
 		return doneRow{}, err
 	}
-	started, err := r.s.settleBatches(t, nanos(r.at))
-	r.did.Claimed, r.did.Left, r.did.Over = append(r.did.Claimed, started...), t.left, t.over
+	started, err := r.s.startFreed(t)
+	if err == nil {
+		var some []*store.Job
+		some, err = r.s.settleBatches(t, nanos(r.at))
+		started = append(started, some...)
+	}
+	r.did.Claimed, r.did.Left, r.did.Over = started, t.left, t.over
 	return doneRow{Count: len(r.did.Ended), More: true}, err
 }
 
@@ -123,7 +128,6 @@ func (r *removal) endSome(t *tx) error {
 			r.damaged[i] = struct{}{}
 		default:
 			r.did.Ended = append(r.did.Ended, c.Job)
-			r.did.Claimed = append(r.did.Claimed, c.Claimed...)
 		}
 	}
 	return nil

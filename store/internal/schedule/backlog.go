@@ -72,7 +72,7 @@ func (l *hostQueue) ofProcedure(procedure string) (found []*Job) {
 // isHeld holds a job whose time has come if others of its procedure wait for their agent.
 func (s *Schedule) isHeld(e *Job, now int64) bool {
 	b := e.host.backlogs[e.procedure]
-	if b == nil || b.entries.Len() == 0 && b.probes < b.maxProbes() {
+	if b == nil || b.entries.Len() == 0 && b.probes < b.MaxProbes() {
 		return false
 	}
 	s.hold(b, e)
@@ -82,8 +82,8 @@ func (s *Schedule) isHeld(e *Job, now int64) bool {
 	return true
 }
 
-// maxProbes is how many probes there may be.
-func (b *Backlog) maxProbes() int { return max(1, b.taken) }
+// MaxProbes is how many probes there may be.
+func (b *Backlog) MaxProbes() int { return max(1, b.taken) }
 
 // leaveBacklog takes a job out of the backlog that it waits in, if it is in one.
 func (s *Schedule) leaveBacklog(e *Job) {
@@ -112,8 +112,8 @@ func (e *Job) probe() {
 }
 
 // Answered notes that an attempt was taken or not, and returns the backlog from which more
-// may be let go by it. Where the attempt is over, and left a place, that is one in any case.
-func (s *Schedule) Answered(e *Job, isBusy, isOver bool) (b *Backlog, most int) {
+// may be let go by it; nil if none may. Where the attempt is over, and left a place, that is one in any case.
+func (s *Schedule) Answered(e *Job, isBusy bool) *Backlog {
 	if p := e.probes; p != nil {
 		e.probes = nil
 		if p.probes--; !isBusy {
@@ -121,14 +121,10 @@ func (s *Schedule) Answered(e *Job, isBusy, isOver bool) (b *Backlog, most int) 
 		}
 		defer s.endBacklog(p)
 	}
-	b = e.host.backlogs[e.procedure]
-	if b == nil || isBusy {
-		return nil, 0
+	if isBusy {
+		return nil
 	}
-	if isOver {
-		return b, b.OneMore()
-	}
-	return b, b.maxProbes()
+	return e.host.backlogs[e.procedure]
 }
 
 // releaseOne puts the first job of a backlog that its queue lets start into its host queue, and with it
@@ -179,12 +175,19 @@ func (s *Schedule) Probes(b *Backlog, most int, now int64, hasRoom func() bool) 
 }
 
 // OneMore is how many probes there may be when one more is let go, whatever the others come to.
-func (b *Backlog) OneMore() int { return max(b.maxProbes(), b.probes+1) }
+func (b *Backlog) OneMore() int { return max(b.MaxProbes(), b.probes+1) }
+
+// ProbeLater has a backlog be looked at by the next Advance.
+func (s *Schedule) ProbeLater(b *Backlog) {
+	if b.entries.Len() > 0 {
+		s.agenda.set(&b.again, max(s.Latest, 1))
+	}
+}
 
 // wakeBacklogs lets so many jobs go as an agent that is ready may be sent.
 func (s *Schedule) wakeBacklogs(h *host, now int64) {
 	for _, b := range h.backlogs {
-		for n := b.maxProbes() - b.probes; n > 0 && s.releaseOne(b, now) != nil; n-- {
+		for n := b.MaxProbes() - b.probes; n > 0 && s.releaseOne(b, now) != nil; n-- {
 		}
 		s.endBacklog(b)
 	}

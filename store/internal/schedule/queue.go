@@ -138,6 +138,17 @@ func (s *Schedule) NextInQueue(q *Queue, now int64) *Job { return q.nextJob(s, n
 // FillLater has the free slots of a queue filled by the next Advance.
 func (s *Schedule) FillLater(q *Queue, now int64) { s.agenda.set(&q.fill, now) }
 
+// FillFor has what may start by the slot of a job that came free, and by its attempt if the host was full, be started by the next
+// Advance.
+func (s *Schedule) FillFor(e *Job, hostWasFull bool) {
+	if e.Queue.waiting.Len() > 0 {
+		s.FillLater(e.Queue, max(s.Latest, 1))
+	}
+	if hostWasFull {
+		s.agenda.set(&e.host.holds.review, atOnce)
+	}
+}
+
 // IsGone reports whether the queue has no job that has not ended, though rows of
 // some may have to say so yet, and nothing that an operator has said of it.
 func (q *Queue) IsGone() bool { return q.IsIdle() && q.Pause == nil && !q.Fixed }

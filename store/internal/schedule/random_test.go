@@ -220,13 +220,12 @@ func (d *driver) applyEvent(e *Job, event store.Event) {
 		d.forget(e)
 	}
 	var b *Backlog
-	var most int
 	if effect.Gives || j.State == harp.StateRunning {
-		b, most = d.s.Answered(e, j.State == harp.StateQueued && j.Reason == harp.ReasonAgentBusy, effect.Gives)
+		b = d.s.Answered(e, j.State == harp.StateQueued && j.Reason == harp.ReasonAgentBusy)
 	}
 	if !effect.Gives {
 		d.s.Stays(e, j, d.now)
-		d.probe(b, most)
+		d.probeAgain(b, false)
 		return
 	}
 	if !effect.Ends {
@@ -241,7 +240,7 @@ func (d *driver) applyEvent(e *Job, event store.Event) {
 		}
 	}
 	d.s.Settle(e, d.now)
-	d.probe(b, most)
+	d.probeAgain(b, true)
 }
 
 func (d *driver) forget(e *Job) {
@@ -251,6 +250,16 @@ func (d *driver) forget(e *Job) {
 		d.Fatalf("the queue %q has gone with its last job: %v", q.Name, gone)
 	}
 	q.DropMarks()
+}
+
+func (d *driver) probeAgain(b *Backlog, isOver bool) {
+	switch {
+	case b == nil:
+	case isOver:
+		d.probe(b, b.OneMore())
+	default:
+		d.probe(b, b.MaxProbes())
+	}
 }
 
 func (d *driver) probe(b *Backlog, most int) {
