@@ -70,7 +70,7 @@ func (a *DirectHost) Close() error {
 // Here ctx is that of the call: when it ends, the agent is told to stop the
 // procedure and has 10 s for it; then the call is given up.
 //
-// Each Call is a call of its own, also with the [harp.JobID] of another: nobody remembers it.
+// A call that has ended is forgotten: another with its [harp.JobID] runs.
 //
 // Errors: ErrInvalid (a field; also an option that only a dispatcher can heed: Queue,
 // Concurrency, Priority, StartAfter, StartBefore, OfflineWait, WhenOffline, Retry, IdempotencyKey),
