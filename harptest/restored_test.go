@@ -124,3 +124,63 @@ func TestAttemptsSinceABackupAreNamed(t *testing.T) {
 		}
 	})
 }
+
+// TestMembersAreThereBehindARestore: what a member of a batch came to that was under way when the backup was made is kept as late, as that
+// of any job is. Of a batch that was not in it, and is called again, none runs a second time.
+func TestMembersAreThereBehindARestore(t *testing.T) {
+	for name, inBackup := range map[string]bool{"known": true, "called again": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { restoreAmidABatch(t, inBackup) })
+		})
+	}
+}
+
+func restoreAmidABatch(t *testing.T, inBackup bool) {
+	p := &player{t: t}
+	hosts := []string{"web01", "web02"}
+	sys := harptest.New(t, harptest.Options{Agents: hosts, Register: p.register, Dispatcher: dispatcher.Config{Heartbeat: time.Second}})
+	id := harp.NewID()
+	call := func() *harp.Batch {
+		t.Helper()
+		batch, err := sys.Caller().Target("web*").Call(t.Context(), procOnce, work{Time: 30 * time.Second}, harp.JobID(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return batch
+	}
+	var batch *harp.Batch
+	if inBackup {
+		batch = call()
+		time.Sleep(10 * time.Second)
+	}
+	var saved bytes.Buffer
+	if err := sys.Embedded().Backup(t.Context(), &saved); err != nil {
+		t.Fatal(err)
+	}
+	if !inBackup {
+		call()
+		time.Sleep(10 * time.Second)
+	}
+	sys.CrashDispatcher()
+	sys.RestoreDispatcher(&saved)
+	sys.StartDispatcher()
+	sys.WaitOnline(hosts...)
+	if !inBackup {
+		batch = call()
+	}
+	time.Sleep(time.Minute)
+	for _, host := range hosts {
+		s, err := batch.Job(host).Status(t.Context())
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case inBackup && (s.State != harp.StateLost || s.Reason != harp.LostRestored || s.Late == nil || s.Late.State != harp.StateSucceeded):
+			t.Errorf("the member on %s is %s (%s), late %+v", host, s.State, s.Reason, s.Late)
+		case !inBackup && s.State != harp.StateSucceeded:
+			t.Errorf("the member on %s that was called again is %s (%s)", host, s.State, s.Reason)
+		}
+		if n := len(p.witness.Of(batch.Job(host).ID())); n != 1 {
+			t.Errorf("on %s it ran %d times", host, n)
+		}
+	}
+}
