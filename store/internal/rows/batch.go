@@ -35,15 +35,16 @@ const (
 
 // batch is a batch that has not ended, as the operations so far have made it.
 type batch struct {
-	id     id
-	row    *store.Batch // without its life
-	life   store.BatchLife
-	log    uint64 // the number of the next entry of its log
-	slots  *schedule.Batch
-	piece  int // of names that are at hand
-	names  []store.BatchHost
-	asking bool // it was cancelled, and not all members have been asked to stop
-	fresh  bool // it was submitted since the store was opened
+	id      id
+	row     *store.Batch // without its life
+	life    store.BatchLife
+	log     uint64 // the number of the next entry of its log
+	slots   *schedule.Batch
+	piece   int // of names that are at hand
+	names   []store.BatchHost
+	asking  bool          // it was cancelled, and not all members have been asked to stop
+	unasked []schedule.ID // of those that had not ended when the first was asked, the others
+	fresh   bool          // it was submitted since the store was opened
 
 	are    store.MemberCounts // that have not ended, as their rows were read when the store was opened
 	marked store.MemberCounts // of them, those that are cancelled with their queue
@@ -363,7 +364,7 @@ func (s *Store) changeBatch(t *tx, b *batch, e store.BatchEvent) error {
 	case is == harp.BatchRunning:
 		s.sched.Resume(b.slots)
 	default:
-		b.asking = is == harp.BatchCancelling
+		b.asking, b.unasked = is == harp.BatchCancelling, nil
 		s.sched.Halt(b.slots, now)
 	}
 	t.noteBatch(b)

@@ -478,54 +478,63 @@ func (s *Store) isAsking() bool {
 }
 
 // askMembers asks members of a batch that is cancelled to stop, as many as one commit takes; those that
-// wait have ended by it.
+// wait have ended by it. None joins them meanwhile.
 func (s *Store) askMembers(t *tx, b *batch, now int64, out *store.Advanced) error {
-	n := 0
-	for _, i := range b.slots.Members() {
+	if b.unasked == nil {
+		b.unasked = b.slots.Members()
+	}
+	for n := 0; len(b.unasked) > 0; n++ {
 		if n == maxDue || !t.hasRoom(maxEvent+maxStep) {
 			return nil
 		}
-		before, err := readJob(t, i)
-		if err == nil && (before.Cancel != nil || before.State.Ended()) {
-			continue
-		}
-		if err != nil {
-			if s.skipDamaged(s.sched.Job(i), err) {
-				continue
-			}
-			return err
-		}
-		if s.sched.Job(i).IsCancelled() {
-			continue // with its queue: rewriteCancelled ends it
-		}
-		n++
-		covered, _, err := coveredBy(t, before)
-		if err != nil {
-			return err
-		}
-		if covered.State.Ended() {
-			if err := s.endCancelled(t, s.sched.Job(i), before, covered, now); err != nil {
+		i := b.unasked[0]
+		if e := s.sched.Job(i); e != nil && !e.IsCancelled() { // else it has ended, or rewriteCancelled ends it with its queue
+			if err := s.askMember(t, b, e, now, out); err != nil {
 				return err
 			}
-			out.Ended = append(out.Ended, covered)
-			continue
 		}
-		var c store.Change
-		e := b.life.CancelOfMembers()
-		e.At = fromNanos(now)
-		if err := s.applyEvent(t, i, before, e, &c); err != nil {
+		b.unasked = b.unasked[1:]
+	}
+	b.asking, b.unasked = false, nil
+	return nil
+}
+
+// askMember asks a member to stop, unless it was asked before, or ends it, if it waits.
+func (s *Store) askMember(t *tx, b *batch, e *schedule.Job, now int64, out *store.Advanced) error {
+	before, err := readJob(t, e.ID)
+	switch {
+	case err != nil && s.skipDamaged(e, err):
+		return nil
+	case err != nil:
+		return err
+	case before.Cancel != nil || before.State.Ended():
+		return nil
+	}
+	covered, _, err := coveredBy(t, before)
+	if err != nil {
+		return err
+	}
+	if covered.State.Ended() {
+		if err := s.endCancelled(t, e, before, covered, now); err != nil {
 			return err
 		}
-		switch {
-		case c.Err != nil && !s.skipDamaged(s.sched.Job(i), c.Err):
-			return c.Err
-		case c.Effect.Ends:
-			out.Ended = append(out.Ended, c.Job)
-		case c.Effect.Tell:
-			out.Asked = append(out.Asked, c.Job)
-		}
+		out.Ended = append(out.Ended, covered)
+		return nil
 	}
-	b.asking = false
+	var c store.Change
+	event := b.life.CancelOfMembers()
+	event.At = fromNanos(now)
+	if err := s.applyEvent(t, e.ID, before, event, &c); err != nil {
+		return err
+	}
+	switch {
+	case c.Err != nil && !s.skipDamaged(e, c.Err):
+		return c.Err
+	case c.Effect.Ends:
+		out.Ended = append(out.Ended, c.Job)
+	case c.Effect.Tell:
+		out.Asked = append(out.Asked, c.Job)
+	}
 	return nil
 }
 
