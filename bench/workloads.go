@@ -49,7 +49,7 @@ func durableJob() measure.Workload {
 		},
 		Named: []measure.Named{{
 			Subject: "River", At: 4096,
-			Why: "which completes jobs in batches: with few in flight it waits for the next one, here they are full",
+			Why: "River completes jobs in batches. With few in flight a job waits for the next batch; here batches are full",
 		}},
 	}
 }

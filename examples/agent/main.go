@@ -1,5 +1,5 @@
-// Command agent is an agent of one's own: a program that offers procedures written
-// in Go and connects to a dispatcher, again and again, until it is stopped.
+// Command agent is an agent of your own: a program that offers procedures written
+// in Go and stays connected to a dispatcher until it is stopped.
 //
 // Try it with the certificates and the dispatcher of harp dev: in one terminal
 //
@@ -36,17 +36,17 @@ import (
 	"github.com/harpcaller/harp/transport/devca"
 )
 
-// Checksum is the procedure this agent offers. Those who call it from Go share this
-// declaration; for all others its schema is made from the types.
+// Checksum is the procedure this agent offers. Go callers share this declaration; for
+// all others a schema is made from the types.
 var Checksum = harp.NewStreamProc[ChecksumArgs, Sum, ChecksumResult]("files.checksum",
 	"Compute the SHA-256 of the files in a folder",
-	"One record for each file, in the order of their names; other folders in it are",
-	"left alone.")
+	"One record for each file, in the order of their names. Folders within it are",
+	"skipped.")
 
 // ChecksumArgs are its arguments. A field without omitempty is required.
 type ChecksumArgs struct {
-	Folder  string `json:"folder" jsonschema:"a folder, absolute"`
-	Pattern string `json:"pattern,omitempty" jsonschema:"only files whose name matches, as *.log"`
+	Folder  string `json:"folder" jsonschema:"absolute path of the folder"`
+	Pattern string `json:"pattern,omitempty" jsonschema:"only files whose names match, such as *.log"`
 }
 
 // Sum is one of its records.
@@ -113,7 +113,7 @@ func main() {
 	flag.StringVar(&c.cert, "cert", "web01.crt", "file of the certificate")
 	flag.StringVar(&c.key, "key", "web01.key", "file of its key")
 	flag.StringVar(&c.ca, "ca", "ca.crt", "file of the authorities to trust")
-	flag.StringVar(&c.dev, "dev", "", "folder of a harp dev, to have a certificate made by it")
+	flag.StringVar(&c.dev, "dev", "", "folder of a harp dev, whose authority then makes the certificate")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -140,7 +140,7 @@ func run(ctx context.Context, c config) error {
 	return a.Connect(ctx, c.dispatcher)
 }
 
-// tls is the certificate that says which host this is.
+// tls loads, or has made, the certificate that says which host this is.
 func (c config) tls() (*tls.Config, error) {
 	if c.dev == "" {
 		return transport.LoadTLS(c.cert, c.key, c.ca)

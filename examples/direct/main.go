@@ -1,6 +1,6 @@
-// Command direct calls an agent without a dispatcher between: the call lasts as long
+// Command direct calls an agent without a dispatcher in between: the call lasts as long
 // as the connection, and nothing is stored. The agent of this example waits to be
-// dialled, in the same process; it could be anywhere.
+// dialled in the same process; it could be anywhere.
 //
 //	go run ./examples/direct
 package main
@@ -86,7 +86,7 @@ func run(ctx context.Context, say func(format string, a ...any)) (err error) {
 	return nil
 }
 
-// call calls the procedure. ctx is that of the call: ending it stops the procedure.
+// call calls the procedure. The call is bound to ctx: when ctx ends, the procedure is stopped.
 func call(ctx context.Context, web01 *client.DirectHost, n int, say func(format string, a ...any)) error {
 	c, err := web01.Call(ctx, Divisors.Name, Args{Of: n})
 	if err != nil {
@@ -100,7 +100,7 @@ func call(ctx context.Context, web01 *client.DirectHost, n int, say func(format 
 	}
 	value, err := c.Get()
 	var failed *harp.RemoteError
-	if errors.As(err, &failed) { // the procedure itself said no
+	if errors.As(err, &failed) { // the procedure itself failed
 		say("%d: %s (type %s)", n, failed.Message, failed.Type)
 		return nil
 	}

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-# Of the token that may ask: what is in a file is not the secret itself.
+# The hash of the token that may ask, so that this file does not hold the secret itself.
 ALLOWED = "41ef4bb0b23661e66301aac36066912dac037827b4ae63a7b1165a5aa93ed4eb"
 
 

@@ -1,6 +1,6 @@
 // Command quickstart is harp in one file: a dispatcher inside this program, an agent
 // that connects to it over TLS, a call whose records are followed while it runs, and
-// the same job read again after the dispatcher was closed and opened anew.
+// the same job read again after the dispatcher was closed and reopened.
 //
 //	go run ./examples/quickstart
 package main
@@ -69,7 +69,7 @@ func main() {
 	}
 }
 
-// quiet keeps what operators want to know off the screen of this example.
+// quiet keeps log lines that are meant for operators off the screen.
 var quiet = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 
 // say prints a line.
@@ -127,7 +127,7 @@ func callAndFollow(ctx context.Context, dir string, say say) (id string, err err
 	return job.ID(), nil
 }
 
-// readAgain opens the dispatcher anew and reads the job by its id, as any process
+// readAgain reopens the dispatcher and reads the job by its id, as any process
 // could at any later time.
 func readAgain(ctx context.Context, dir, id string, say say) (err error) {
 	d, err := open(ctx, dir)

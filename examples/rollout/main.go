@@ -1,5 +1,5 @@
-// Command rollout brings a version to 40 hosts: to one first, then to a tenth of them, then to all. When 5 % of
-// them have failed it stops; what failed, and what had not begun, is made again when the cause is mended.
+// Command rollout brings a version to 40 hosts: first to one, then to a tenth of them, then to all. When 5 % of
+// them have failed it stops; once the cause is fixed, the hosts that failed and those that had not begun are retried.
 //
 //	go run ./examples/rollout
 package main
@@ -57,18 +57,18 @@ func run(ctx context.Context, printf func(format string, args ...any)) error {
 	}
 
 	web.clearDisks()
-	again, err := batch.Retry(ctx, nil, harp.Parallel(10)) // by default what failed, and what did not begin
+	again, err := batch.Retry(ctx, nil, harp.Parallel(10)) // by default those that failed and those that did not begin
 	if err != nil {
 		return err
 	}
-	printf("the disks are cleared: again")
+	printf("the disks are cleared: retrying")
 	_, err = follow(ctx, again, printf)
 	return err
 }
 
-// follow tells of each host that failed as it does, and how the batch ended.
+// follow reports each host that fails when it does, and how the batch ended.
 func follow(ctx context.Context, batch *harp.Batch, printf func(format string, args ...any)) (harp.BatchStatus, error) {
-	for r, err := range batch.Results(ctx, harp.Since(0)) { // any process that has the id can do this, as often as it likes
+	for r, err := range batch.Results(ctx, harp.Since(0)) { // any process that has the id can do this, at any time
 		if err != nil {
 			return harp.BatchStatus{}, err
 		}
@@ -85,7 +85,7 @@ func follow(ctx context.Context, batch *harp.Batch, printf func(format string, a
 	return s, err
 }
 
-// fleet is a dispatcher and hosts in this process, in memory, so that the example needs nothing.
+// fleet is a dispatcher and hosts in this process, in memory, so that the example needs nothing else.
 type fleet struct {
 	dispatcher *dispatcher.Dispatcher
 	stop       func()
@@ -94,7 +94,7 @@ type fleet struct {
 	full map[string]bool // hosts whose disk is full; guarded by mu
 }
 
-// startFleet starts so many hosts, web01 and on. The disks of some are full.
+// startFleet starts this many hosts, web01 and so on. The disks of some are full.
 func startFleet(hosts int, full ...string) *fleet {
 	f := &fleet{full: map[string]bool{}}
 	for _, name := range full {
@@ -109,7 +109,7 @@ func startFleet(hosts int, full ...string) *fleet {
 		f.dispatcher, err = dispatcher.Open(ctx, memory.Open(nil), dispatcher.Config{Logger: quiet})
 	}
 	if err != nil {
-		panic(err) // nothing of it can fail in memory
+		panic(err) // none of this can fail in memory
 	}
 	var running sync.WaitGroup
 	running.Go(func() { _ = f.dispatcher.Serve(ctx, l, nil) }) // until ctx ends
@@ -139,7 +139,7 @@ func (f *fleet) deploy(ctx context.Context, args DeployArgs) (string, error) {
 	return args.Version, nil
 }
 
-// clearDisks mends what makes hosts fail.
+// clearDisks fixes what makes hosts fail.
 func (f *fleet) clearDisks() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -151,7 +151,7 @@ func await(ctx context.Context, hosts *harp.Target) (harp.Preview, error) {
 	for {
 		seen, err := hosts.Preview(ctx, Deploy.Name, DeployArgs{Version: "v2"})
 		switch {
-		case err != nil && !errors.Is(err, harp.ErrNotFound): // there is none yet
+		case err != nil && !errors.Is(err, harp.ErrNotFound): // no host is there yet
 			return seen, err
 		case err == nil && seen.Hosts == 40 && seen.Away == 0 && seen.Unfit == 0:
 			return seen, nil

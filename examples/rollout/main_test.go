@@ -15,7 +15,7 @@ func TestRun(t *testing.T) {
   web03: no space left on /var
   web17: no space left on /var
 failed: of 40 hosts 15 are done, 2 failed, 23 did not begin
-the disks are cleared: again
+the disks are cleared: retrying
 succeeded: of 25 hosts 25 are done, 0 failed, 0 did not begin
 `
 	if out.String() != want {

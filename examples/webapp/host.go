@@ -16,7 +16,7 @@ import (
 )
 
 // Deploy is what the hosts offer: declared once, for those who call it and for the agent.
-var Deploy = harp.NewStreamProc[DeployArgs, string, DeployResult]("deploy", "Deploy a version, and say how far it is")
+var Deploy = harp.NewStreamProc[DeployArgs, string, DeployResult]("deploy", "Deploy a version, and report progress")
 
 // DeployArgs are its arguments.
 type DeployArgs struct {
@@ -45,8 +45,8 @@ func register(a *agent.Agent) {
 	})
 }
 
-// startHost is a host to call, in this process for the sake of the example, with certificates that it
-// makes. In earnest an agent runs on each host, and certificates come from transport.LoadTLS.
+// startHost starts a host to call, in this process for the sake of the example, with certificates of its
+// own. In production an agent runs on each host, and certificates are loaded by transport.LoadTLS.
 func startHost(ctx context.Context, running *sync.WaitGroup, d *dispatcher.Dispatcher, dir string) error {
 	ca, err := devca.Open(filepath.Join(dir, "certs"), "webapp")
 	if err != nil {

@@ -52,7 +52,7 @@ func (a *app) handler() *http.ServeMux {
 	return mux
 }
 
-// answer answers with JSON, which says of an error whose fault it is and whether the procedure ran.
+// answer writes JSON; that of an error says whose fault it is and whether the procedure ran.
 func answer(w http.ResponseWriter, r *http.Request, v any, err error) {
 	status := harp.HTTPStatus(err)
 	if err != nil {
@@ -71,8 +71,8 @@ func userOf(r *http.Request) string {
 	return cmp.Or(user, "anonymous")
 }
 
-// order is a deployment that somebody asked for, under the id of its job. It is a file, in place of a
-// row in a database, from before the call is made until it is known to be accepted.
+// order is a deployment that somebody asked for, under the id of its job. It is kept in a file, where a real
+// service would have a row in its database, from before the call is made until it is known to be accepted.
 type order struct{ ID, User, Host, Version, Key string }
 
 func (a *app) file(o order) string { return filepath.Join(a.orders, o.ID) }
@@ -107,8 +107,8 @@ func (a *app) call(ctx context.Context, o order) (*harp.Job, error) {
 	return job, err
 }
 
-// recover makes the calls that were not known to be accepted when this process ended: with the same
-// id, a call is made once.
+// recover repeats the calls that were not known to be accepted when this process ended. They have the same
+// ids, so that each is made only once.
 func (a *app) recover(ctx context.Context) error {
 	files, err := os.ReadDir(a.orders)
 	if err != nil {
@@ -117,10 +117,10 @@ func (a *app) recover(ctx context.Context) error {
 	for _, f := range files {
 		var o order
 		row, err := os.ReadFile(filepath.Join(a.orders, f.Name()))
-		if err = errors.Join(err, json.Unmarshal(row, &o)); err == nil { // else it was not written to its end
+		if err = errors.Join(err, json.Unmarshal(row, &o)); err == nil { // otherwise the file was not written completely
 			_, err = a.call(ctx, o)
 		}
-		log.Printf("order %s was made again: error %v", f.Name(), err)
+		log.Printf("order %s repeated: error %v", f.Name(), err)
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func cancel(r *http.Request, caller *harp.Caller) (any, error) {
 }
 
 // follow sends the log as server-sent events until the job has ended. A browser that lost the
-// connection says which line it saw last, and misses none.
+// connection says which line it saw last, and so misses none.
 func (a *app) follow(w http.ResponseWriter, r *http.Request) {
 	var next uint64
 	if last, err := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64); err == nil {
@@ -162,7 +162,7 @@ func (a *app) follow(w http.ResponseWriter, r *http.Request) {
 			answer(w, r, nil, err)
 		}
 		if err != nil {
-			return // the browser comes again
+			return // the browser reconnects
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		begun = true
@@ -185,8 +185,8 @@ func main() {
 	}
 }
 
-// run serves HTTP until ctx ends, and says where. Requests under way are then answered before the
-// dispatcher stops; jobs go on at their agents.
+// run serves HTTP until ctx ends, and tells ready where. Then requests under way are answered before the
+// dispatcher stops; jobs continue at their agents.
 func run(ctx context.Context, addr, dir string, ready func(addr string)) (err error) {
 	a := &app{orders: filepath.Join(dir, "orders"), stopping: ctx}
 	if err := os.MkdirAll(a.orders, 0o700); err != nil {
@@ -234,7 +234,7 @@ func run(ctx context.Context, addr, dir string, ready func(addr string)) (err er
 	}
 }
 
-// within bounds a shutdown, which begins when other contexts have ended.
+// within limits how long a shutdown may take; it begins when other contexts have ended.
 func within(most time.Duration, shutdown func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()

@@ -16,29 +16,29 @@ const (
 // intro is the beginning of a new page.
 const intro = `# Performance
 
-harp compared with its alternatives, in one run on one machine: the subjects of a workload
+harp compared with its alternatives, in one run on one machine. The subjects of a workload
 take turns, and what counts is the ratio within a round. There are three rounds
 unless the run was told otherwise; each workload says how many it had. Each figure is the
-median of the rounds, with the least and the most. All connections are TLS 1.3 over
-loopback, all disks real ones, and what is called durable is synced before it is
-acknowledged. A payload has 100 bytes, in and out, unless it says otherwise. "Better by"
-is above 1 where harp, the first subject, is better, for times and sizes too. Where work
-has several sizes, such as calls in flight or jobs stored, the plots show how each figure
-grows with them.
+median of the rounds, followed by the least and the most. All connections are TLS 1.3 over
+loopback, all disks are real ones, and what is called durable is synced before it is
+acknowledged. A payload has 100 bytes, in and out, unless stated otherwise. "Better by"
+is above 1 where harp, the first subject, is better, also for times and sizes. Where work
+comes in several sizes, such as calls in flight or jobs stored, the plots show how each figure
+changes with the size.
 
-Systems with a server process are compared with harp apart, whose dispatcher and agent are
-processes, too. harp in one process is a separate row.
-Processes of dispatchers and agents are set up as the program harp does: they collect
+Systems with a server process are compared with "harp apart", whose dispatcher and agent are
+processes of their own, too; harp in one process has a row of its own.
+The processes of dispatchers and agents are set up as the program harp does it: they collect
 garbage early, but not before there is some, and a dispatcher's GOMAXPROCS is raised by two.
-gRPC and NATS are measured as they are and, in rows called tuned, with the same collector
+gRPC and NATS are measured as they are and, in rows called tuned, with the same garbage collector
 settings.
-Dashed lines, called limit and bare, are what can be built by hand for that one workload;
+The dashed lines, called limit and bare, are what one can build by hand for that one workload;
 they promise much less.
 
 ` + "`make bench`" + ` repeats all of it in less than half an hour (` + "`make bench ROUNDS=2`" + ` takes a fifth
-less); ` + "`make bench-quick`" + ` shows in a few minutes that it works, and
+less); ` + "`make bench-quick`" + ` shows in a few minutes that it works;
 ` + "`make bench RUN='^durable-job$'`" + ` measures one workload and leaves this page alone;
-` + "`cd bench && go doc`" + ` says more. Figures of other machines differ, the ratios less so;
+` + "`cd bench && go doc`" + ` says more. Figures differ from machine to machine, the ratios less so;
 ` + "`harp bench`" + ` measures a deployment of your own
 ([operating.md](operating.md#measuring)).
 

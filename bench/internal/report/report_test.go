@@ -57,7 +57,7 @@ func TestTable(t *testing.T) {
 	}
 	for _, want := range []string{
 		"1,790,122 /s", "1,234,567..2,345,678", "1203.70x (1172.84..1234.57)", "gone: it is not installed", "do it; 2 rounds\n",
-		"At 16 in flight a<b> : b is 1203.70 (1172.84..1234.57) by rate, so it is.",
+		"At 16 in flight, a<b> : b is 1203.70 (1172.84..1234.57) by rate: so it is.",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
@@ -86,7 +86,7 @@ func TestPage(t *testing.T) {
 		strings.Contains(page, "old") || strings.Count(page, "## work") != 1 {
 		t.Errorf("the page is\n%s", page)
 	}
-	for _, want := range []string{"Do it. 2 rounds. To repeat: `cd bench && go run . -run '^work$'`.\n", "\nAt 16 in flight a<b> : b is 1203.70"} {
+	for _, want := range []string{"Do it. 2 rounds. To repeat: `cd bench && go run . -run '^work$'`.\n", "\nAt 16 in flight, a<b> : b is 1203.70"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is not in\n%s", want, page)
 		}

@@ -115,7 +115,7 @@ func named(r measure.Result) []string {
 		}
 		first, m := r.Subjects[0], r.Metrics[0]
 		if q := ratio(first, r.Subjects[i], n.At, m); q.N > 0 {
-			out = append(out, fmt.Sprintf("At %s %s %s : %s is %.2f (%.2f..%.2f) by %s, %s.",
+			out = append(out, fmt.Sprintf("At %s %s, %s : %s is %.2f (%.2f..%.2f) by %s: %s.",
 				number(float64(n.At)), r.Axis, first.Name, n.Subject, q.Median, q.Min, q.Max, m.Name, n.Why))
 		}
 	}

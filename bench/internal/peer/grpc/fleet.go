@@ -34,7 +34,7 @@ func open(ctx context.Context, l *lab.Lab, parts *lab.Closers, addr string) erro
 
 // Idle has clients that do nothing.
 func Idle() measure.Subject {
-	return resting("gRPC", "clients with one open stream; nobody pings, looked at for 100 s", lab.AsItComes)
+	return resting("gRPC", "clients with one open stream; without pings, observed for 100 s", lab.AsItComes)
 }
 
 // IdleTuned is Idle with the collector of harp's dispatcher.

@@ -116,7 +116,7 @@ func (f *fleet) Close() error {
 // Idle has agents that do nothing.
 func Idle() measure.Subject {
 	return measure.Subject{
-		Name: "harp", Note: "real agents in one process, journals in memory, a heartbeat of each every 90 to 100 s and of the dispatcher to each, looked at for 100 s",
+		Name: "harp", Note: "real agents in one process, journals in memory, a heartbeat of each every 90 to 100 s and of the dispatcher to each, observed for 100 s",
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			f, err := newFleet(ctx, l)
 			if err != nil {
@@ -138,7 +138,7 @@ func (f *fleet) idle(ctx context.Context, p measure.Point) (measure.Sample, erro
 // Restart kills the dispatcher of agents that do nothing, and starts it again.
 func Restart() measure.Subject {
 	return measure.Subject{
-		Name: "harp", Note: "real agents in one process; a caller asks about a host a hundred times a second meanwhile",
+		Name: "harp", Note: "real agents in one process; meanwhile a caller asks about a host a hundred times a second",
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			f, err := newFleet(ctx, l)
 			if err != nil {

@@ -19,7 +19,7 @@ func RunResponders(ctx context.Context, l *lab.Lab, arg json.RawMessage, ready f
 
 // Idle has clients that do nothing.
 func Idle() measure.Subject {
-	return resting("NATS", "clients with one subscription; each pings every two minutes, looked at for two minutes", lab.AsItComes)
+	return resting("NATS", "clients with one subscription; each pings every two minutes, observed for two minutes", lab.AsItComes)
 }
 
 // IdleTuned is Idle with the collector of harp's dispatcher.
@@ -58,7 +58,7 @@ func startResponders(ctx context.Context, l *lab.Lab, parts *lab.Closers, client
 
 // FanOut asks one question that many answer.
 func FanOut() measure.Subject {
-	return fanOut("NATS", "one request that all answer; nothing is stored, and nobody knows whom it did not reach", lab.AsItComes, lab.AsItComes)
+	return fanOut("NATS", "one request that all answer; nothing is stored, and the caller does not learn whom it did not reach", lab.AsItComes, lab.AsItComes)
 }
 
 // FanOutTuned is FanOut with the collectors of harp's dispatcher and agents.

@@ -46,7 +46,7 @@ func setUpWorker(ctx context.Context, l *lab.Lab, parts *lab.Closers) (*lanes, e
 // Records puts records, some batches of them at a time.
 func Records() measure.Subject {
 	return measure.Subject{
-		Name: "limit", Note: "by hand: a merging committer over Badger, nobody who follows", Bound: true,
+		Name: "limit", Note: "by hand: a merging committer over Badger, without a follower", Bound: true,
 		Setup: func(_ context.Context, l *lab.Lab) (measure.Rig, error) {
 			dir, err := l.Fresh("limit")
 			if err != nil {

@@ -19,7 +19,7 @@ func Durable() measure.Subject {
 
 // Bare is Durable without a journal: two keys and two syncs, and nothing else that harp does.
 func Bare() measure.Subject {
-	return durableApart("bare", "limit without the journal: what a worker that was killed had begun is not known", false)
+	return durableApart("bare", "limit without the journal: after a worker is killed, nobody knows what it had begun", false)
 }
 
 // BareTogether is Bare with all in one process.

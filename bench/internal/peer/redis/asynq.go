@@ -18,7 +18,7 @@ import (
 func Asynq() measure.Subject {
 	return measure.Subject{
 		Name: "asynq",
-		Note: "Redis with appendfsync always; results through a Redis list; asks for tasks every millisecond when there are none",
+		Note: "Redis with appendfsync always; results through a Redis list; polls every millisecond when there are no tasks",
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			d := &desk{}
 			if err := d.open(ctx, l); err != nil {
