@@ -55,7 +55,7 @@ const (
 	TimePaused     = "paused"     // skipped: the schedule was paused
 	TimeNoHosts    = "no_hosts"   // skipped: the target selected none
 	TimeWindow     = "window"     // skipped: a maintenance window refused all hosts
-	TimeByHand     = "by_hand"    // skipped: somebody asked for it, or changed the times of the schedule while this one waited for its jitter
+	TimeByHand     = "by_hand"    // skipped: somebody asked for it, or changed the times of the schedule while this one waited for its jitter, or deleted it while this one was to be decided
 	TimeDependency = "dependency" // skipped: a run of another schedule did not end as Schedule.After says, or counts no more
 	TimeDown       = "down"       // missed: no dispatcher was there
 	TimeTooLate    = "catch_up"   // missed: later than CatchUp or Within, or more than CatchUpMost

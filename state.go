@@ -39,7 +39,7 @@ const (
 	ReasonStartAfter = "start_after" // its time has not come
 	ReasonAgentBusy  = "agent_busy"  // the agent takes no call now
 	ReasonBackoff    = "backoff"     // between two attempts
-	ReasonPaused     = "paused"      // its queue is paused
+	ReasonPaused     = "paused"      // its queue is paused; of an expired member of a batch: its host was when its turn came
 	ReasonBatch      = "batch"       // it is a member of a batch, which has not come to it, or has no slot for it
 	ReasonChain      = "chain"       // a step of its chain before it has not ended; of a cancelled one: the chain did not come to it
 	ReasonWindow     = "window"      // a maintenance window, or a pause of its host, keeps it from starting

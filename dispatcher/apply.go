@@ -407,7 +407,7 @@ func (a *application) planDeletion(ctx context.Context, name string) {
 	if !a.options.DryRun {
 		var now time.Time
 		if is, now, _ = a.d.settleForChange(ctx, name, true); is != nil {
-			a.plan(is, is.deleting(a.who, now))
+			a.plan(is, a.d.deleting(is, a.who, now))
 		}
 	}
 	if is != nil {

@@ -42,7 +42,7 @@ type schedules struct {
 	runs      map[string]string               // schedules of batches whose ends were not seen, by batch
 	noted     map[string]struct{}             // those that are to be looked at
 	waited    map[string]struct{}             // those that have waited for the turns of those that come after them
-	sight     store.ScheduleSight             // of all of them: Awake, JumpFrom, JumpTo, Full
+	sight     store.ScheduleSight             // of all of them: Awake, Jumps, Full
 }
 
 // turn is that of whoever makes steps of a schedule.
@@ -418,13 +418,23 @@ func (ss *schedules) noteBatch(batch string) {
 	}
 }
 
-// noteClock notes that the clock was set to a time, by so much.
+// maxJumps is how many times that the clock was set forward are remembered, the last ones: until then a schedule has looked.
+const maxJumps = 16
+
+// noteClock notes that the clock was set to a time, by so much. Where it was set back, what it shows once more was not left out.
 func (ss *schedules) noteClock(now time.Time, by time.Duration) {
 	ss.mu.Lock()
-	ss.sight.Awake = ss.sight.Awake.Add(by)
+	jumps := slices.Clone(ss.sight.Jumps)
 	if by > 0 {
-		ss.sight.JumpFrom, ss.sight.JumpTo = now.Add(-by), now
+		jumps = append(jumps, store.ClockJump{From: now.Add(-by), To: now})
+	} else {
+		ss.sight.Awake = ss.sight.Awake.Add(by)
+		for i := range jumps {
+			jumps[i].To = earlier(jumps[i].To, now)
+		}
+		jumps = slices.DeleteFunc(jumps, func(j store.ClockJump) bool { return !j.From.Before(j.To) })
 	}
+	ss.sight.Jumps = jumps[max(len(jumps)-maxJumps, 0):]
 	for name := range ss.byName {
 		ss.noted[name] = struct{}{} // its next look is by the clock as it was
 	}

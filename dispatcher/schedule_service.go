@@ -246,18 +246,38 @@ func (s *service) DeleteSchedule(ctx context.Context, id, name string) error {
 			if err := s.d.schedules.dependencies().checkDeleted(name); err != nil {
 				return nil, err
 			}
-			return is.deleting(s.who, now), nil
+			return s.d.deleting(is, s.who, now), nil
 		})
 		return none, err
 	})
 	return err
 }
 
-// deleting is the step that deletes the schedule.
-func (s *scheduled) deleting(who harp.Principal, now time.Time) *store.ScheduleStep {
+// deleting is the step that deletes a schedule. Its ledger, which stays, tells of what was still to be decided.
+func (d *Dispatcher) deleting(s *scheduled, who harp.Principal, now time.Time) *store.ScheduleStep {
+	step := &store.ScheduleStep{Name: s.name, Revision: s.revision, Delete: true}
+	note := func(dec store.ScheduleDecision, why error) {
+		one := d.settling(s, dec, why, now)
+		if one.Entry == nil {
+			return
+		}
+		one.Entry.By, one.Events[0].By = who, who
+		step.Entries, step.Events = append(step.Entries, one.Entry), append(step.Events, one.Events...)
+	}
+	life := s.state.ScheduleLife
+	if s.err != nil && s.revision > 0 {
+		dec := life.SettleUnknown(now)
+		note(dec, s.err)
+		life = dec.Life
+	}
+	for dec := life.Abandon(s, now); dec.Kind != store.DecideWait; dec = life.Abandon(s, now) {
+		note(dec, nil)
+		life = dec.Life
+	}
 	e := s.event(harp.EventScheduleDeleted, now)
 	e.By = who
-	return &store.ScheduleStep{Name: s.name, Revision: s.revision, Delete: true, Events: []harp.Event{e}}
+	step.Events = append(step.Events, e)
+	return step
 }
 
 // ListSchedules implements harp.ScheduleService.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/schedule"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/memory"
 )
@@ -134,6 +136,60 @@ func TestAScheduleThatCannotGoOnCanBePausedAndDeleted(t *testing.T) {
 			t.Errorf("a delete: %v", err)
 		}
 	})
+}
+
+// The clock was set forward twice before a schedule looked, and what it left out at first was told as too late, or as if nobody had been there.
+func TestTwoJumpsOfTheClock(t *testing.T) {
+	begun := time.Date(2027, 3, 1, 0, 0, 0, 0, time.UTC)
+	minute := func(n int) time.Time { return begun.Add(time.Duration(n) * time.Minute) }
+	for name, c := range map[string]struct {
+		set  func(ss *schedules)
+		now  time.Time
+		want []string
+	}{
+		"forward twice": {func(ss *schedules) {
+			ss.noteClock(minute(60), 50*time.Minute)
+			ss.noteClock(minute(120), 50*time.Minute)
+		}, minute(120), []string{"catch_up 1 9", "clock 10 59", "catch_up 60 69", "clock 70 119"}},
+		"forward and back": {func(ss *schedules) {
+			ss.noteClock(minute(120), 110*time.Minute)
+			ss.noteClock(minute(60), -time.Hour)
+		}, minute(120), []string{"catch_up 1 9", "clock 10 59", "catch_up 60 119"}},
+		"back to before": {func(ss *schedules) {
+			ss.noteClock(minute(60), 50*time.Minute)
+			ss.noteClock(minute(5), -55*time.Minute)
+		}, minute(60), []string{"catch_up 1 59"}},
+		"often": {func(ss *schedules) {
+			for n := range 2 * maxJumps {
+				ss.noteClock(minute(4*n+4), 2*time.Minute)
+			}
+		}, minute(8*maxJumps - 1), []string{"catch_up 1 65", "clock 66 67", "catch_up 68 69"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ss := newSchedules()
+			ss.sight.Awake = begun
+			c.set(ss)
+			spec, err := schedule.Parse("* * * * *", "UTC", schedule.Rules{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &scheduled{spec: spec, state: store.ScheduleState{ScheduleLife: store.ScheduleLife{Through: begun}}}
+			rules := store.ScheduleRules{CatchUp: time.Second}
+			var got []string
+			for life := s.state.ScheduleLife; ; {
+				dec := life.Next(rules, s, ss.see(c.now, ""))
+				if dec.Kind != store.DecideSettle {
+					break
+				}
+				from, to := dec.Entry.From.Sub(begun), dec.Entry.To.Sub(begun)
+				got = append(got, fmt.Sprintf("%s %.0f %.0f", dec.Entry.Reason, from.Minutes(), to.Minutes()))
+				life = dec.Life
+			}
+			if got = got[:min(len(got), len(c.want))]; !slices.Equal(got, c.want) {
+				t.Errorf("told are %q, want %q", got, c.want)
+			}
+		})
+	}
 }
 
 // When the clock is set back, what waits for a time by the clock as it was is looked at.

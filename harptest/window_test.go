@@ -417,6 +417,38 @@ func TestWhenHeldSkip(t *testing.T) {
 	})
 }
 
+// TestAPausedHostIsLeftOutAsPaused: a host that is left out as it is paused is told so; where a window keeps it back as well it is that.
+func TestAPausedHostIsLeftOutAsPaused(t *testing.T) {
+	inWindows(t, func(t *testing.T, sys *harptest.System, _ *starts) {
+		if _, err := sys.Caller().Hosts().Pause(t.Context(), "web02", "disk", time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"expired(paused)", "expired(window)"} {
+			batch, err := sys.Caller().Target("web*").Call(t.Context(), "patch", nil, harp.WhenHeld(harp.SkipHost))
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			job := sys.Caller().Job(harp.MemberID(batch.ID(), "web02", 1))
+			s, err := job.Status(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := fmt.Sprintf("%s(%s)", s.State, s.Reason); got != want {
+				t.Errorf("it is %s, want %s", got, want)
+			}
+			is, err := batch.Status(t.Context())
+			if err != nil || is.State != harp.BatchSucceeded || is.Skipped[s.Reason] != 1 {
+				t.Errorf("the batch is %+v, %v", is, err)
+			}
+			if _, err := job.Get(t.Context()); !errors.Is(err, harp.ErrExpired) {
+				t.Errorf("it ends with %v", err)
+			}
+			put(t, sys, harp.Window{Name: "w", Target: "web02", From: time.Now(), To: time.Now().Add(time.Hour)})
+		}
+	})
+}
+
 // TestNothingStartsInAWindow: twenty callers call all the time, while every other two minutes are a window, which a dispatcher that
 // crashes and agents that come and go do not change.
 func TestNothingStartsInAWindow(t *testing.T) {

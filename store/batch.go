@@ -221,7 +221,8 @@ type BatchLog struct {
 // SkippedLife is the life of a member that was left out when its host's turn came.
 func SkippedLife(at time.Time, reason string) Life {
 	l := Begin(at, "")
-	if reason == harp.ReasonOffline || reason == harp.ReasonWindow {
+	switch reason {
+	case harp.ReasonOffline, harp.ReasonWindow, harp.ReasonPaused:
 		return l.expired(Event{At: at, Reason: reason})
 	}
 	f := failures.New("rejected", "the host was left out of its batch")

@@ -57,8 +57,8 @@ type Schedules interface {
 	// the step's Revision, a backfill of a time that has fired, a batch that is stored, or an id that is
 	// that of another operation; harp.ErrInvalid for a document of more than 1 MiB, a state of more
 	// than 256 KiB and a Detail of more than 4 KiB; of a batch what SubmitBatch returns;
-	// harp.ErrNoSpace; harp.ErrPruned, harp.ErrInvalid (id) as CancelQueue. A step that writes neither a document
-	// nor an entry needs no more room than a cancel.
+	// harp.ErrNoSpace; harp.ErrPruned, harp.ErrInvalid (id) as CancelQueue. A step that deletes the schedule, or writes neither
+	// a document nor an entry, needs no more room than a cancel.
 	StepSchedule(ctx context.Context, s ScheduleStep, now time.Time) (ScheduleStepped, error)
 
 	// Schedule returns a schedule. Errors: harp.ErrNotFound.
@@ -81,12 +81,13 @@ const LedgerKept = 100
 // ScheduleStep is a change of a schedule.
 type ScheduleStep struct {
 	Name     string
-	Revision uint64            // that it has; 0: it is not there, or where it is in its times cannot be read
-	Document []byte            // nil: stays as it is
-	State    ScheduleState     // after it
-	Delete   bool              // the schedule, whose ledger and batches stay; State counts for nothing
-	Entry    *harp.LedgerEntry // takes the place of the one of the same kind and first time, but of a manual run, and of another After; nil: none
-	Batch    *BatchSubmission  // that it fires; nil: none
+	Revision uint64              // that it has; 0: it is not there, or where it is in its times cannot be read
+	Document []byte              // nil: stays as it is
+	State    ScheduleState       // after it
+	Delete   bool                // the schedule, whose ledger and batches stay; State counts for nothing
+	Entry    *harp.LedgerEntry   // takes the place of the one of the same kind and first time, but of a manual run, and of another After; nil: none
+	Entries  []*harp.LedgerEntry // likewise, others
+	Batch    *BatchSubmission    // that it fires; nil: none
 	Events   []harp.Event
 	Op       Operation
 	Count    int // what came of it, for whoever asks again

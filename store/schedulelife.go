@@ -84,12 +84,18 @@ type ScheduleTimes interface {
 
 // ScheduleSight is what is seen as a schedule is looked at.
 type ScheduleSight struct {
-	Now      time.Time
-	Awake    time.Time // since when somebody looks; times before it were missed because nobody did
-	JumpFrom time.Time // the clock was set forward from here
-	JumpTo   time.Time // to here
-	Full     time.Time // until then nothing could be written
-	Running  string    // the last batch, if it is not over
+	Now     time.Time
+	Awake   time.Time   // since when somebody looks; times before it were missed because nobody did
+	Jumps   []ClockJump // by which the clock was set forward
+	Full    time.Time   // until then nothing could be written
+	Running string      // the last batch, if it is not over
+}
+
+// ClockJump is that the clock was set forward: it never showed what is in [From, To).
+type ClockJump struct{ From, To time.Time }
+
+func (s ScheduleSight) isJumped(at time.Time) bool {
+	return slices.ContainsFunc(s.Jumps, func(j ClockJump) bool { return !at.Before(j.From) && at.Before(j.To) })
 }
 
 // DecisionKind says what is to be done.
@@ -236,7 +242,7 @@ func (l ScheduleLife) judge(r ScheduleRules, at ScheduleSight, t ScheduleTime, f
 		return oneTime(harp.TimeSkipped, harp.TimePaused, p.detail(), t.Nominal)
 	case !t.Time.After(l.Restored):
 		return oneTime(harp.TimeMissed, harp.TimeDown, "", t.Nominal)
-	case tooLate && !t.Time.Before(at.JumpFrom) && t.Time.Before(at.JumpTo):
+	case tooLate && at.isJumped(t.Time):
 		return oneTime(harp.TimeMissed, harp.TimeClock, "", t.Nominal)
 	case tooLate && t.Time.Before(at.Awake):
 		return oneTime(harp.TimeMissed, harp.TimeDown, "", t.Nominal)
@@ -296,7 +302,10 @@ func (l ScheduleLife) extendRun(r ScheduleRules, times ScheduleTimes, at Schedul
 // lastAlike returns the last nominal time from one on before anything else may be to be said: a pause begins or ends there, or what
 // is too late, what nobody saw, or a jump of the clock; or it is due no more, the first one to fire or skipped by hand.
 func (l ScheduleLife) lastAlike(r ScheduleRules, times ScheduleTimes, at ScheduleSight, t ScheduleTime, first time.Time) time.Time {
-	changes := []time.Time{at.Now.Add(-r.CatchUp), at.Awake, at.JumpFrom, at.JumpTo, at.Full}
+	changes := []time.Time{at.Now.Add(-r.CatchUp), at.Awake, at.Full}
+	for _, j := range at.Jumps {
+		changes = append(changes, j.From, j.To)
+	}
 	if !l.Restored.IsZero() {
 		changes = append(changes, l.Restored.Add(1))
 	}
@@ -532,6 +541,27 @@ func (l ScheduleLife) Change(r, next ScheduleRules, before, after ScheduleTimes,
 		return !nominal.After(d.Life.Through) || !hasTime(after, nominal)
 	})
 	return d, nil
+}
+
+// Abandon decides about what would be told nowhere if the schedule were deleted now: what waits for the end of the last batch, ends of runs
+// that are not settled, and a time that has come and only waits for its jitter. Each decision is about one of them, and is asked
+// with the life of the one before; DecideWait: nothing is left.
+func (l ScheduleLife) Abandon(times ScheduleTimes, now time.Time) ScheduleDecision {
+	const why = "the schedule was deleted"
+	if !l.Waiting.IsZero() {
+		return l.settleWaiting(harp.TimeSkipped, harp.TimeByHand, why)
+	}
+	if len(l.Ends) > 0 {
+		return l.without(0).settleEnds(l.Ends[:1], harp.TimeSkipped, harp.TimeByHand, why)
+	}
+	switch t, ok := times.Next(l.Through); {
+	case !ok || t.Nominal.After(now) || !t.Time.After(now):
+		return ScheduleDecision{Kind: DecideWait, Life: l}
+	case l.isSkipped(t.Nominal):
+		return ScheduleDecision{Kind: DecideSettle, Life: l.settled(t.Nominal)}
+	default:
+		return l.settle(oneTime(harp.TimeSkipped, harp.TimeByHand, why, t.Nominal))
+	}
 }
 
 func hasTime(times ScheduleTimes, nominal time.Time) bool {

@@ -23,7 +23,7 @@ type scheduleWorld struct {
 	life    store.ScheduleLife
 	now     int
 	awake   int
-	jump    [2]int
+	jumps   [][2]int
 	full    int
 	restore int // when it was, last
 	running string
@@ -41,7 +41,7 @@ type scheduleWorld struct {
 func (w scheduleWorld) clone() scheduleWorld {
 	w.fired, w.ledger, w.byHand = maps.Clone(w.fired), maps.Clone(w.ledger), maps.Clone(w.byHand)
 	w.pauses, w.history = slices.Clone(w.pauses), slices.Clone(w.history)
-	w.again = slices.Clone(w.again)
+	w.again, w.jumps = slices.Clone(w.again), slices.Clone(w.jumps)
 	return w
 }
 
@@ -50,7 +50,14 @@ func newScheduleWorld(r store.ScheduleRules, k ticks) scheduleWorld {
 }
 
 func (w *scheduleWorld) sight() store.ScheduleSight {
-	return store.ScheduleSight{Now: tick(w.now), Awake: tick(w.awake), JumpFrom: tick(w.jump[0]), JumpTo: tick(w.jump[1]), Full: tick(w.full), Running: w.running}
+	return store.ScheduleSight{Now: tick(w.now), Awake: tick(w.awake), Jumps: w.clockJumps(), Full: tick(w.full), Running: w.running}
+}
+
+func (w *scheduleWorld) clockJumps() (all []store.ClockJump) {
+	for _, j := range w.jumps {
+		all = append(all, store.ClockJump{From: tick(j[0]), To: tick(j[1])})
+	}
+	return all
 }
 
 func (w *scheduleWorld) isPaused(at int) bool {
@@ -75,7 +82,7 @@ func (w *scheduleWorld) expect(nominal int) (harp.TimeOutcome, string) {
 		return harp.TimeSkipped, harp.TimePaused
 	case at <= w.restore:
 		return harp.TimeMissed, harp.TimeDown
-	case w.isTooLate(at) && w.jump[0] <= at && at < w.jump[1]:
+	case w.isTooLate(at) && slices.ContainsFunc(w.jumps, func(j [2]int) bool { return j[0] <= at && at < j[1] }):
 		return harp.TimeMissed, harp.TimeClock
 	case w.isTooLate(at) && at < w.awake:
 		return harp.TimeMissed, harp.TimeDown
@@ -122,7 +129,7 @@ func (w *scheduleWorld) settle(t testing.TB, fails func() bool) {
 
 func (w *scheduleWorld) fail(t testing.TB, format string, args ...any) {
 	t.Helper()
-	t.Fatalf("%+v, %+v\n%v\nat %d, awake %d, jump %v, running %q\nlife %+v\n%s", w.rules, w.times, w.history, w.now, w.awake, w.jump, w.running, w.life, fmt.Sprintf(format, args...))
+	t.Fatalf("%+v, %+v\n%v\nat %d, awake %d, jump %v, running %q\nlife %+v\n%s", w.rules, w.times, w.history, w.now, w.awake, w.jumps, w.running, w.life, fmt.Sprintf(format, args...))
 }
 
 // checkDecision compares with what the rules say, for each nominal time that is settled.
@@ -359,7 +366,7 @@ var scheduleEvents = []struct {
 	{"second", func(_ testing.TB, w *scheduleWorld) { w.now++ }, false},
 	{"away", func(_ testing.TB, w *scheduleWorld) { w.now += 7; w.awake = w.now }, false},
 	{"slow", func(_ testing.TB, w *scheduleWorld) { w.now += 4 }, true},
-	{"forward", func(_ testing.TB, w *scheduleWorld) { w.jump = [2]int{w.now, w.now + 9}; w.now += 9 }, false},
+	{"forward", func(_ testing.TB, w *scheduleWorld) { w.jumps = append(w.jumps, [2]int{w.now, w.now + 9}); w.now += 9 }, false},
 	{"full", func(_ testing.TB, w *scheduleWorld) { w.now += 5; w.full = w.now }, false},
 	{"restore", func(_ testing.TB, w *scheduleWorld) {
 		w.now += 3

@@ -151,7 +151,7 @@ func TestScheduleDryRun(t *testing.T) {
 		t.Error(got, f.schedules.put)
 	}
 	addMadrid(t, f, "@daily")
-	for _, args := range [][]string{{"rm", "s"}, {"pause", "s"}, {"unpause", "s"}, {"skip", "s"}, {"backfill", "s", "2h", "1h"}} {
+	for _, args := range [][]string{{"rm", "s"}, {"pause", "s"}, {"unpause", "s"}, {"skip", "s"}, {"backfill", "s", "--from", "2h", "--to", "1h"}} {
 		if got := schedules(t, f, append(args, "--dry-run")...); got.code != exitOK || !strings.HasPrefix(got.stdout, "would ") {
 			t.Error(args, got)
 		}
@@ -211,7 +211,7 @@ func TestScheduleSkip(t *testing.T) {
 		addMadrid(t, f, "30 2 * * *")
 		args := []string{"skip", "s"}
 		if text != "" {
-			args = append(args, text)
+			args = append(args, "--at", text)
 		}
 		got := schedules(t, f, args...)
 		if got.code != exitOK || !slices.Equal(f.schedules.changes, []harp.ScheduleChange{{Kind: harp.SkipOfSchedule, At: want}}) {
@@ -225,7 +225,7 @@ func TestScheduleSkip(t *testing.T) {
 		"2027-03-28T01:00:01Z": "is not one of the next",
 		"2027-03-29":           "is ambiguous: Mon 2027-03-29 00:00 CEST or Mon 2027-03-29 01:00 CEST",
 	} {
-		if got := schedules(t, f, "skip", "s", text); got.code != exitUsage || !strings.Contains(got.stderr, want) {
+		if got := schedules(t, f, "skip", "s", "--at", text); got.code != exitUsage || !strings.Contains(got.stderr, want) {
 			t.Error(text, got)
 		}
 	}
@@ -243,11 +243,16 @@ func TestScheduleChanges(t *testing.T) {
 	if !slices.Equal(f.schedules.changes, want) || !want[0].Until.Equal(time.Date(2027, 4, 1, 0, 0, 0, 0, time.UTC)) || !slices.Equal(f.schedules.deleted, []string{"s"}) {
 		t.Errorf("%+v", f.schedules)
 	}
-	if got := schedules(t, f, "backfill", "s", "2027-03-01T00:00:00Z", "2027-03-08T00:00:00Z"); got.code != exitOK || got.stderr != "schedule s runs for 3 times, one after another\n" {
+	if got := schedules(t, f, "backfill", "s", "--from", "2027-03-01T00:00:00Z", "--to", "2027-03-08T00:00:00Z"); got.code != exitOK || got.stderr != "schedule s runs for 3 times, one after another\n" {
 		t.Error(got)
 	}
-	if got := schedules(t, f, "backfill", "s", "soon", "now"); got.code != exitUsage || !strings.Contains(got.stderr, "invalid from: must be a time such as") {
+	if got := schedules(t, f, "backfill", "s", "--from", "soon", "--to", "now"); got.code != exitUsage || !strings.Contains(got.stderr, "must be a time such as") {
 		t.Error(got)
+	}
+	for _, args := range [][]string{nil, {"--from", "2h"}, {"--to", "1h"}, {"2h", "1h"}} {
+		if got := schedules(t, f, append([]string{"backfill", "s"}, args...)...); got.code != exitUsage || !f.schedules.from.Equal(time.Date(2027, 3, 1, 0, 0, 0, 0, time.UTC)) {
+			t.Error(args, got)
+		}
 	}
 }
 

@@ -78,15 +78,18 @@ func (c *cli) noteText(u harp.Upcoming) string {
 }
 
 func (c *cli) scheduleSkipCommand() *cobra.Command {
-	var dry bool
+	var (
+		text string
+		dry  bool
+	)
 	cmd := &cobra.Command{
-		Use:   "skip NAME [TIME]",
+		Use:   "skip NAME",
 		Short: "Leave out one future time: the next, or one as harp schedule next prints it",
 		Example: `  harp schedule skip nightly
-  harp schedule skip nightly '2027-03-28 03:00'`,
-		Args: cobra.RangeArgs(1, 2),
+  harp schedule skip nightly --at '2027-03-28 03:00'`,
+		Args: cobra.ExactArgs(1),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
-			at, err := timeToSkip(ctx, caller, args[0], strings.Join(args[1:], ""))
+			at, err := timeToSkip(ctx, caller, args[0], text)
 			if err != nil {
 				return err
 			}
@@ -104,6 +107,7 @@ func (c *cli) scheduleSkipCommand() *cobra.Command {
 			return nil
 		}),
 	}
+	cmd.Flags().StringVar(&text, "at", "", "skip this `time` (default the next one)")
 	bindDryRun(cmd, &dry)
 	return cmd
 }
@@ -124,11 +128,11 @@ func timeToSkip(ctx context.Context, caller *harp.Caller, name, text string) (ha
 	})
 	switch {
 	case len(found) == 0 && text == "":
-		return harp.Upcoming{}, invalid("time", "the schedule has no future times: harp schedule show %s says when it runs", name)
+		return harp.Upcoming{}, invalid("at", "the schedule has no future times: harp schedule show %s says when it runs", name)
 	case len(found) == 0:
-		return harp.Upcoming{}, invalid("time", "%s is not one of the next %d times of %s; harp schedule next %s shows them", text, harp.MaxNextTimes, name, name)
+		return harp.Upcoming{}, invalid("at", "%s is not one of the next %d times of %s; harp schedule next %s shows them", text, harp.MaxNextTimes, name, name)
 	case len(found) > 1:
-		return harp.Upcoming{}, invalid("time", "%s is ambiguous: %s or %s", text, found[0].Wall, found[1].Wall)
+		return harp.Upcoming{}, invalid("at", "%s is ambiguous: %s or %s", text, found[0].Wall, found[1].Wall)
 	}
 	return found[0], nil
 }
@@ -306,29 +310,24 @@ func (c *cli) whyText(e harp.LedgerEntry) string {
 }
 
 func (c *cli) scheduleBackfillCommand() *cobra.Command {
-	var dry bool
+	var (
+		dry      bool
+		from, to = moment{past: true}, moment{past: true}
+	)
 	cmd := &cobra.Command{
-		Use:   "backfill NAME FROM TO",
+		Use:   "backfill NAME --from TIME --to TIME",
 		Short: "Run a schedule for times that passed and did not fire",
-		Long: `Run a schedule for its times from FROM until before TO that did not fire, at most 1000,
+		Long: `Run a schedule for its times from --from until before --to that did not fire, at most 1000,
 oldest first, one run after another. Each procedure is told the time it runs for. Times that
 passed while the schedule was paused are included.`,
-		Example: "  harp schedule backfill nightly 2027-03-01 2027-03-08",
-		Args:    cobra.ExactArgs(3),
+		Example: "  harp schedule backfill nightly --from 2027-03-01 --to 2027-03-08",
+		Args:    cobra.ExactArgs(1),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
-			from, err := parseMoment(args[1], time.Now(), true)
-			if err != nil {
-				return invalid("from", "%s", err)
-			}
-			to, err := parseMoment(args[2], time.Now(), true)
-			if err != nil {
-				return invalid("to", "%s", err)
-			}
-			span := object{{"name", args[0]}, {"from", from}, {"to", to}}
+			span := object{{"name", args[0]}, {"from", from.t}, {"to", to.t}}
 			if dry {
-				return c.would(span, "would run schedule %s for its times from %s to %s", args[0], c.clock(from), c.clock(to))
+				return c.would(span, "would run schedule %s for its times from %s to %s", args[0], c.clock(from.t), c.clock(to.t))
 			}
-			n, err := caller.Schedules().Backfill(ctx, args[0], from, to)
+			n, err := caller.Schedules().Backfill(ctx, args[0], from.t, to.t)
 			if err != nil {
 				return err
 			}
@@ -338,6 +337,12 @@ passed while the schedule was paused are included.`,
 			c.notice("schedule %s runs for %s, one after another", args[0], timeCount(n))
 			return nil
 		}),
+	}
+	flags := cmd.Flags()
+	flags.Var(&from, "from", "first time; a duration counts back from now")
+	flags.Var(&to, "to", "run only times before this one; a duration counts back from now")
+	for _, name := range []string{"from", "to"} {
+		_ = cmd.MarkFlagRequired(name) // fails only for a flag that is not there
 	}
 	bindDryRun(cmd, &dry)
 	return cmd

@@ -218,7 +218,7 @@ func (w *world) checkBatch(b *store.Batch) {
 		skipped += n
 	}
 	for _, j := range members {
-		if j.Reason == harp.ReasonUnfit || j.State == harp.StateExpired && (b.SkipAway || j.Reason == harp.ReasonWindow) {
+		if j.Reason == harp.ReasonUnfit || j.State == harp.StateExpired && (b.SkipAway || j.Reason == harp.ReasonWindow || j.Reason == harp.ReasonPaused) {
 			skipped--
 			continue
 		}

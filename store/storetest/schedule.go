@@ -541,6 +541,48 @@ var scheduling = []rule{
 			w.Fatalf("%d are left", n)
 		}
 	}},
+	{"schedule/kept", "since when a ledger is whole is known of a schedule that is deleted and put anew, whether entries went before or after that", func(w *world) {
+		write := func(name string, n int) {
+			for range n {
+				s := w.schedule(name)
+				at := minute(minuteOf(s.Through) + 1)
+				w.step(w.settling(s, fmt.Sprint(at), at, at, 1))
+			}
+		}
+		remove := func(name string) {
+			w.step(store.ScheduleStep{Name: name, Revision: w.schedule(name).Revision, Delete: true})
+		}
+		keptFrom := func(name string, at time.Time) {
+			if got := w.schedule(name).KeptFrom; got.Before(at) || got.After(at.Add(time.Second)) && !at.IsZero() || at.IsZero() && !got.IsZero() {
+				w.Fatalf("the ledger of %s is whole since %v, want %v", name, got, at)
+			}
+		}
+		for _, name := range []string{"before", "after", "never"} {
+			w.put(name, minute(0))
+		}
+		write("before", 120)
+		write("after", 3)
+		write("never", 3)
+		remove("after")
+		w.pass(time.Hour)
+		w.prune(store.Retention{EventsBefore: w.now})
+		for _, name := range []string{"before", "never"} { // of which entries are left
+			remove(name)
+		}
+		for _, name := range []string{"before", "after", "never", "new"} {
+			w.put(name, minute(0))
+		}
+		keptFrom("before", minute(20))
+		keptFrom("after", minute(3))
+		keptFrom("never", time.Time{})
+		keptFrom("new", time.Time{})
+		change := store.ScheduleStep{Name: "before", Revision: w.schedule("before").Revision, Delete: true}
+		if _, err := w.st.ChangeDocuments(w.ctx(), store.DocumentChanges{Steps: []store.ScheduleStep{change}, Op: store.Operation{Time: w.now}}); err != nil {
+			w.Fatal(err)
+		}
+		w.put("before", minute(0))
+		keptFrom("before", minute(20))
+	}},
 }
 
 var reopeningSchedules = []rule{

@@ -188,7 +188,7 @@ func (s *Store) makeChanges(t *tx, changes []store.DocumentChange, steps []*step
 		s.noteDocument(c.Kind, c.Name, c.New)
 	}
 	for i, step := range steps {
-		s.writeStep(t, step, rows[i])
+		s.writeStep(t, step, rows[i], now)
 	}
 	return nil
 }

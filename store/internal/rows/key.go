@@ -19,6 +19,8 @@ import (
 //	!a                             by how much the clock was set while the store was open;
 //	                               the times of the indices k and x are without that
 //	!c class(4)                    a class of what has ended under one retention rule as it was
+//	!k hash(2)                     since when the ledgers of deleted schedules are whole whose
+//	                               names have this hash
 //	!x                             the youngest id that may have been forgotten, by its time
 //	j id                           a job: what never changes, with a short request
 //	l id                           its life, with a short value once it has ended
@@ -114,6 +116,7 @@ var (
 	keyAhead      = []byte{prefixMeta, 'a'}
 	keyForgotten  = []byte{prefixMeta, 'x'}
 	keyClass      = []byte{prefixMeta, 'c'} // with the number of a class
+	keyKeptFrom   = []byte{prefixMeta, 'k'} // with the hash of a name
 )
 
 // id is a job's id as its key has it.

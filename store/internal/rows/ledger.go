@@ -3,6 +3,7 @@ package rows
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"slices"
@@ -324,13 +325,44 @@ func (p *pruning) noteKeptFrom(name string, at time.Time) error {
 	key := scheduleKey(name)
 	var row store.Schedule
 	found, err := read(p.tx, key, &row)
-	if err != nil || !found || !at.After(row.KeptFrom) {
-		if errors.Is(err, ErrDamaged) {
-			err = nil // its next step makes it anew
-		}
+	switch {
+	case errors.Is(err, ErrDamaged):
+		return nil // its next step makes it anew
+	case err != nil:
 		return err
+	case !found:
+		p.keepKeptFrom(name, at, p.now)
+		return nil
+	case !at.After(row.KeptFrom):
+		return nil
 	}
 	row.KeptFrom = at
 	p.put(key, encode(row))
 	return nil
+}
+
+// keptFromKey is the key of since when the ledger of a deleted schedule is whole. Schedules with names of one hash have it together, so that
+// there are never more than 65,536: the latest is that of all.
+func keptFromKey(name string) []byte {
+	hash := sha256.Sum256([]byte(name))
+	return slices.Concat(keyKeptFrom, hash[:2])
+}
+
+// keptFrom is since when the ledger of a schedule that is not there is whole; zero: it always was. Where that cannot be read it is now.
+func (t *tx) keptFrom(name string, now int64) time.Time {
+	payload, err := t.get(keptFromKey(name))
+	switch {
+	case err != nil || payload != nil && len(payload) != 8:
+		return fromNanos(now)
+	case payload == nil:
+		return time.Time{}
+	}
+	return fromNanos(int64(binary.BigEndian.Uint64(payload))) //nolint:gosec // as it was put
+}
+
+// keepKeptFrom notes since when the ledger of a schedule that is not there any more is whole.
+func (t *tx) keepKeptFrom(name string, at time.Time, now int64) {
+	if at.After(t.keptFrom(name, now)) {
+		t.putNumber(keptFromKey(name), uint64(nanos(at))) //nolint:gosec // as it is read
+	}
 }

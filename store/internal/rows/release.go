@@ -370,10 +370,13 @@ func (s *Store) skips(b *batch, host store.BatchHost, now int64) string {
 		start.ReadOnly = b.row.Classes[host.Class].ReadOnly
 	}
 	v := s.sched.Judge(host.Name, start, now)
-	if !v.Unknown && len(v.Obstacles) > 0 && (b.row.SkipHeld || v.Mode() == window.Refuse) {
-		return harp.ReasonWindow
+	switch {
+	case v.Unknown || len(v.Obstacles) == 0 || !b.row.SkipHeld && v.Mode() != window.Refuse:
+		return ""
+	case v.Obstacles[0].Pause != nil: // windows come first
+		return harp.ReasonPaused
 	}
-	return ""
+	return harp.ReasonWindow
 }
 
 // member is the job of a batch on one of its hosts, without a life.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
@@ -22,11 +23,11 @@ func scheduleKey(name string) []byte { return nameKey(prefixSchedule, name) }
 // stepping is a step on its way.
 type stepping struct {
 	store.ScheduleStep
-	key    []byte
-	entry  *ledgerRow
-	names  [][]byte // of the batch's hosts
-	events []eventRow
-	size   int // bytes that it writes, about
+	key     []byte
+	entries []*ledgerRow
+	names   [][]byte // of the batch's hosts
+	events  []eventRow
+	size    int // bytes that it writes, about
 }
 
 // prepareStep makes a step the store's own. Errors: harp.ErrInvalid.
@@ -41,12 +42,17 @@ func prepareStep(in store.ScheduleStep) (*stepping, error) {
 	if state > maxStep {
 		return nil, tooMuch("schedule", state, maxStep)
 	}
+	entries := in.Entries
 	if in.Entry != nil {
-		if len(in.Entry.Detail) > maxDetail {
-			return nil, tooMuch("detail", len(in.Entry.Detail), maxDetail)
+		entries = append([]*harp.LedgerEntry{in.Entry}, entries...)
+	}
+	for _, e := range entries {
+		if len(e.Detail) > maxDetail {
+			return nil, tooMuch("detail", len(e.Detail), maxDetail)
 		}
-		p.entry = newLedgerRow(in.Entry)
-		size += 2 * len(encode(p.entry))
+		row := newLedgerRow(e)
+		p.entries = append(p.entries, row)
+		size += 2 * len(encode(row))
 	}
 	if in.Batch != nil {
 		batch := *in.Batch
@@ -70,7 +76,7 @@ func (p *stepping) needs() Space {
 	switch {
 	case p.Batch != nil:
 		return SpaceFull
-	case p.Document == nil && p.entry == nil:
+	case p.Delete || p.Document == nil && len(p.entries) == 0:
 		return SpaceCritical
 	default:
 		return SpaceLow
@@ -118,7 +124,7 @@ func (s *Store) step(t *tx, p *stepping, asked, now int64) (uint64, error) {
 			return 0, err
 		}
 	}
-	return s.writeStep(t, p, row), nil
+	return s.writeStep(t, p, row, now), nil
 }
 
 // checkStep reads what a step takes the place of, and returns the schedule's row. Errors: harp.ErrConflict, the engine's.
@@ -126,8 +132,8 @@ func (s *Store) checkStep(t *tx, p *stepping, now int64) (row store.Schedule, er
 	if row, err = s.scheduleRow(t, p, now); err != nil {
 		return row, err
 	}
-	if p.entry != nil {
-		if err := t.checkEntry(p.Name, p.entry); err != nil {
+	for _, e := range p.entries {
+		if err := t.checkEntry(p.Name, e); err != nil {
 			return row, err
 		}
 	}
@@ -138,10 +144,10 @@ func (s *Store) checkStep(t *tx, p *stepping, now int64) (row store.Schedule, er
 }
 
 // writeStep makes a step that checkStep does not refuse, but for its batch, and returns the revision of the schedule after it.
-func (s *Store) writeStep(t *tx, p *stepping, row store.Schedule) uint64 {
+func (s *Store) writeStep(t *tx, p *stepping, row store.Schedule, now int64) uint64 {
 	document := documentKey(store.ScheduleKind, p.Name)
-	if p.entry != nil {
-		t.putEntry(p.Name, p.entry)
+	for _, e := range p.entries {
+		t.putEntry(p.Name, e)
 	}
 	if p.Document != nil && !p.Delete {
 		t.put(document, p.Document)
@@ -150,6 +156,7 @@ func (s *Store) writeStep(t *tx, p *stepping, row store.Schedule) uint64 {
 	if p.Delete {
 		t.remove(document)
 		t.remove(p.key)
+		t.keepKeptFrom(p.Name, row.KeptFrom, now)
 		return 0
 	}
 	row.ScheduleState = p.State
@@ -174,7 +181,7 @@ func (s *Store) scheduleRow(t *tx, p *stepping, now int64) (row store.Schedule, 
 		case err != nil && !errors.Is(err, ErrDamaged):
 			return row, err
 		case content == nil && err == nil:
-			return store.Schedule{}, nil
+			return store.Schedule{KeptFrom: t.keptFrom(p.Name, now)}, nil
 		case !found:
 			s.log.Error("where a schedule was in its times is lost", "schedule", p.Name)
 			return store.Schedule{KeptFrom: fromNanos(now)}, nil

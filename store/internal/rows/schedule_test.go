@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"testing"
 	"time"
 
@@ -214,6 +215,30 @@ func TestPruneLooksAtFewEntries(t *testing.T) {
 	}
 	if n := e.count(prefixLedger); n != schedules*(entries-1) {
 		t.Errorf("%d entries are left", n)
+	}
+}
+
+// TestDeleteWithEntries checks that what a deleted schedule had to decide is written with that, where there is little space, too.
+func TestDeleteWithEntries(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	is := stepped(t, s, store.ScheduleStep{Name: "s", Document: []byte("1")})
+	gone := store.ScheduleStep{Name: "s", Revision: is.Revision, Delete: true, Entry: firedAt(noon), Entries: []*harp.LedgerEntry{firedAt(noon.Add(time.Hour)), firedAt(noon.Add(2 * time.Hour))}}
+	long := gone
+	long.Entries = []*harp.LedgerEntry{firedAt(noon), {Detail: strings.Repeat("x", maxDetail+1)}}
+	if _, err := s.StepSchedule(t.Context(), long, noon); !errors.Is(err, harp.ErrInvalid) {
+		t.Errorf("with a long entry: %v", err)
+	}
+	e.space = SpaceCritical
+	if _, err := s.StepSchedule(t.Context(), store.ScheduleStep{Name: "s", Revision: is.Revision, Entries: gone.Entries}, noon); !errors.Is(err, harp.ErrNoSpace) {
+		t.Errorf("entries alone: %v", err)
+	}
+	if _, err := s.StepSchedule(t.Context(), gone, noon); err != nil {
+		t.Fatal(err)
+	}
+	page, err := s.ScheduleLedger(t.Context(), harp.LedgerFilter{Schedule: "s"}, "")
+	if err != nil || len(page.Items) != 3 {
+		t.Errorf("the ledger is %+v, %v", page.Items, err)
 	}
 }
 
