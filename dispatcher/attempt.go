@@ -27,7 +27,7 @@ type attempt struct {
 	resumed   bool
 	missing   int64            // the records before this one that are not stored are missing; 0: none are
 	streams   bool             // has sent records
-	begun     bool             // its agent said that it started
+	begun     bool             // its agent has given a sign that it started, in this session or in one before
 	nextFrame *transport.Frame // came behind records, and is not handled yet
 	readies   int64            // of the session's, before CALL was sent
 	heldFrom  time.Time        // a window or a pause begins then, before which it must have started; zero: none does
@@ -74,6 +74,7 @@ func (s *session) resumeAttempt(r resumption, left elapsed) {
 	if left.number != r.job.Attempt {
 		left = elapsed{}
 	}
+	a.begun = left.begun
 	a.progress.resume(left, r.alive, r.over)
 	s.startAttempt(a, harp.Submission{})
 }
@@ -170,7 +171,9 @@ func (s *session) endAttempt(a *attempt, err error) {
 	if !a.called && !a.resumed && s.d.withdrawJob(a.job, withdrawWait) == nil {
 		return
 	}
-	s.host.keepElapsed(a.job.ID, a.progress.elapsed(a.job.Attempt))
+	left := a.progress.elapsed(a.job.Attempt)
+	left.begun = a.begun
+	s.host.keepElapsed(a.job.ID, left)
 	s.tr.Close(fmt.Errorf("job %s: %w", a.job.ID, err))
 }
 

@@ -59,6 +59,7 @@ func (a *attempt) handleFrame(ctx context.Context, f transport.Frame) (over bool
 		a.noteStart(m.Ran)
 		return false, err
 	case wire.TypeRecords:
+		a.begun = true
 		return false, a.handleRecords(ctx, f.Body)
 	case wire.TypeStopping:
 		var m wire.Stopping
@@ -75,12 +76,15 @@ func (a *attempt) handleFrame(ctx context.Context, f transport.Frame) (over bool
 		for _, pid := range m.Left[:min(len(m.Left), wire.MaxLeft)] {
 			e.Left = append(e.Left, int(pid))
 		}
+		a.begun = a.begun || m.Cause != "" || len(e.Left) > 0
 		a.progress.noteStopping(m.Cause != "", len(e.Left) > 0)
 		return false, a.applyEvent(ctx, e)
 	case wire.TypeEnd:
 		a.ended.Store(true)
+		hadBegun := a.begun
+		a.begun = true
 		err := a.handleEnd(ctx, f.Body)
-		if err != nil && a.begun { // which was left to the end to say
+		if err != nil && hadBegun { // which was left to the end to say
 			a.ended.Store(false)
 			a.noteStart(0)
 		}

@@ -388,6 +388,27 @@ func (h *host) keepElapsed(job string, e elapsed) {
 	h.elapsed[job] = e
 }
 
+// noteBegun notes a sign that an attempt has started, for the next sessions if it cannot be stored in this one.
+func (h *host) noteBegun(j *store.Job) {
+	h.mu.Lock()
+	left := h.elapsed[j.ID]
+	h.mu.Unlock()
+	if left.number != j.Attempt {
+		left = elapsed{number: j.Attempt}
+	}
+	left.begun = true
+	h.keepElapsed(j.ID, left)
+}
+
+// hasBegun reports whether the agent has given a sign since its last session began that the job's last attempt
+// started, which may not be stored.
+func (h *host) hasBegun(j *store.Job) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	left := h.elapsed[j.ID]
+	return left.begun && left.number == j.Attempt
+}
+
 // takeElapsed returns what the last session has left. What the next one does not take up is over.
 func (h *host) takeElapsed() map[string]elapsed {
 	h.mu.Lock()

@@ -191,6 +191,7 @@ func (a *attempt) giveUp() {
 type elapsed struct {
 	number     int
 	ran, asked time.Duration // 0: it did not; it is not
+	begun      bool          // its agent has given a sign that it started, which may not be stored
 }
 
 // elapsed is what an attempt leaves to that of the next session.

@@ -95,7 +95,7 @@ func (r *reconciliation) takeHeld(j *store.Job) (wire.HeldAttempt, bool) {
 
 // lacksStart reports whether the agent does not hold what is known to have started: then
 // its journal is older than it was, as that of a clone, whatever position it says.
-func (r *reconciliation) lacksStart(j *store.Job) bool { return hasStarted(j) && r.lacks(j) }
+func (r *reconciliation) lacksStart(j *store.Job) bool { return r.hasStarted(j) && r.lacks(j) }
 
 // lacksLost is lacksStart for an attempt that was given up as lost: until it is known what
 // became of it the agent holds it.
@@ -110,7 +110,7 @@ func (r *reconciliation) lacks(j *store.Job) bool {
 
 func (r *reconciliation) addTransition(j *store.Job, kind store.Kind, reason string) {
 	list := &r.changes
-	if kind == store.Lose && hasStarted(j) {
+	if kind == store.Lose && r.hasStarted(j) {
 		list = &r.proofs
 	}
 	e := r.s.d.newEvent(j, kind)
@@ -130,6 +130,7 @@ func (r *reconciliation) reconcileActive(j *store.Job) {
 		r.addTransition(j, store.Withdrawn, harp.ReasonQueue)
 	default:
 		if isAlive(h) {
+			r.s.host.noteBegun(j)
 			r.addTransition(j, store.Alive, "")
 		}
 		r.requestResume(j, h)
@@ -223,10 +224,10 @@ func journalsGone(ts []store.Transition, changes []store.Change) (events []harp.
 	return events
 }
 
-// hasStarted reports whether the last attempt has given a sign of having started.
-func hasStarted(j *store.Job) bool {
+// hasStarted reports whether the last attempt has given a sign of having started, stored or not.
+func (r *reconciliation) hasStarted(j *store.Job) bool {
 	last := j.Attempts[len(j.Attempts)-1]
-	return !last.Started.IsZero() || last.Next > 0 || j.Stopping != nil
+	return !last.Started.IsZero() || last.Next > 0 || j.Stopping != nil || r.s.host.hasBegun(j)
 }
 
 func isAlive(h wire.HeldAttempt) bool {

@@ -124,3 +124,104 @@ func TestAStartThatCannotBeNotedIsNotedLater(t *testing.T) {
 		})
 	}
 }
+
+// signless is a store that keeps nothing of what an agent says of an attempt, which nobody can store for a while.
+type signless struct {
+	store.Store
+	ill atomic.Bool
+}
+
+func (s *signless) Apply(ctx context.Context, ts ...store.Transition) ([]store.Change, error) {
+	if kind := ts[0].Event.Kind; s.ill.Load() && (kind == store.Started || kind == store.Stop || kind == store.Alive) {
+		return nil, errTrouble
+	}
+	return s.Store.Apply(ctx, ts...)
+}
+
+func (s *signless) Append(ctx context.Context, a store.Append) (*store.Job, error) {
+	if s.ill.Load() {
+		return nil, errTrouble
+	}
+	return s.Store.Append(ctx, a)
+}
+
+// What an agent has said of a start, and could not be stored before its session ended, is known in the next one: if the agent
+// lacks that attempt then, it is lost, and neither sent again nor told as not started.
+func TestAStartThatWasNotStoredIsKnownInTheNextSession(t *testing.T) {
+	accepted := func(t *testing.T, m agentExchange) { m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{}) }
+	for name, c := range map[string]struct {
+		says  func(t *testing.T, m agentExchange)
+		away  time.Duration
+		call  bool // it is sent again
+		state harp.State
+	}{
+		"started": {says: func(t *testing.T, m agentExchange) {
+			m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		}, state: harp.StateLost},
+		"started, and silent": {says: func(t *testing.T, m agentExchange) {
+			m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		}, away: time.Minute, state: harp.StateLost},
+		"records": {says: func(t *testing.T, m agentExchange) {
+			accepted(t, m)
+			m.sendFrame(t, wire.TypeRecords, false, wire.Records{Records: []wire.Record{{Time: 1, Value: []byte{0}}}})
+		}, state: harp.StateLost},
+		"stopping": {says: func(t *testing.T, m agentExchange) {
+			accepted(t, m)
+			m.sendFrame(t, wire.TypeStopping, false, wire.Stopping{Cause: wire.CauseTimeout, Since: 1})
+		}, state: harp.StateLost},
+		"processes": {says: func(t *testing.T, m agentExchange) {
+			accepted(t, m)
+			m.sendFrame(t, wire.TypeStopping, false, wire.Stopping{Left: []int64{7}})
+		}, state: harp.StateLost},
+		"end": {says: func(t *testing.T, m agentExchange) {
+			accepted(t, m)
+			m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: []byte{0xc1}})
+		}, state: harp.StateLost},
+		"accepted": {says: accepted, call: true, state: harp.StateSent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := new(signless)
+			onStore(t, func(inner store.Store) store.Store { st.Store = inner; return st }, func(t *testing.T, sys *system) {
+				agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+				asked := agent.exchanges(t)
+				synctest.Wait()
+				st.ill.Store(true)
+				i := interrupted{job: must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))}
+				c.says(t, <-asked)
+				synctest.Wait()
+				agent.tr.Close(nil)
+				time.Sleep(c.away)
+				st.ill.Store(false)
+				_, asked = i.again(t, sys, "j", "")
+				s := i.status(t)
+				if s.State != c.state || c.state == harp.StateLost && (s.Reason != harp.LostJournalGone || s.Started != harp.MayHaveRun) {
+					t.Errorf("it is %s (%s), started %s", s.State, s.Reason, s.Started)
+				}
+				call := int64(0)
+				if c.call {
+					call = 1
+				}
+				expectAsked(t, asked, call, false, false)
+			})
+		})
+	}
+}
+
+// That an attempt is alive, which could not be stored, is known in the session after that.
+func TestThatAnAttemptIsAliveIsKnownThoughItIsNotStored(t *testing.T) {
+	st := new(signless)
+	onStore(t, func(inner store.Store) store.Store { st.Store = inner; return st }, func(t *testing.T, sys *system) {
+		i := interrupt(t, sys, gotCall, false)
+		st.ill.Store(true)
+		held := wire.HeldAttempt{Job: i.job.ID(), Attempt: 1, State: wire.HeldAlive, Fence: 1}
+		if _, err := sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: "second", Journal: "j"}, held); err == nil {
+			t.Error("it is greeted")
+		}
+		st.ill.Store(false)
+		_, asked := i.again(t, sys, "j", "")
+		if s := i.status(t); s.State != harp.StateLost || s.Reason != harp.LostJournalGone {
+			t.Errorf("it is %s (%s)", s.State, s.Reason)
+		}
+		expectNothing(t, asked)
+	})
+}
