@@ -152,10 +152,9 @@ func (s *service) ForgetDrift(ctx context.Context, id, name string) (int, error)
 			return 0, err
 		}
 		n, err := s.d.store.ForgetDrift(ctx, name, op)
-		if err != nil {
-			return 0, err
-		}
-		return n, s.d.rereadDrift(context.WithoutCancel(ctx), name)
+		ctx = context.WithoutCancel(ctx)
+		s.d.untilRead("marks that may be forgotten cannot be read yet", name, func() error { return s.d.rereadDrift(ctx, name) }) // also with an error: some may be
+		return n, err
 	})
 }
 

@@ -1,10 +1,15 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
@@ -27,6 +32,59 @@ func (s *staleMarks) Drift(_ context.Context, host, name string) (harp.DriftStat
 	}
 	<-s.goOn
 	return harp.DriftStatus{Host: host, Name: name, Mark: harp.DriftDirty}, nil
+}
+
+// halfForgotten is a store in which a name is forgotten and that is answered by an error, and in which no mark can be read while the test says so.
+type halfForgotten struct {
+	store.Store
+	err    error
+	unread atomic.Bool
+}
+
+func (s *halfForgotten) ForgetDrift(ctx context.Context, name string, op store.Operation) (int, error) {
+	n, err := s.Store.ForgetDrift(ctx, name, op)
+	return n, cmp.Or(s.err, err)
+}
+
+func (s *halfForgotten) Drift(ctx context.Context, host, name string) (harp.DriftStatus, error) {
+	if s.unread.Load() {
+		return harp.DriftStatus{}, errors.New("trouble")
+	}
+	return s.Store.Drift(ctx, host, name)
+}
+
+// Marks that are forgotten are in no target, also where an error ended that between two commits, or where the store could not be read
+// just then: asked again it would not be there, and nobody would look.
+func TestMarksThatAreForgottenInPartAreInNoTarget(t *testing.T) {
+	for name, c := range map[string]struct {
+		err    error
+		unread bool
+	}{
+		"all":                {},
+		"ended by an error":  {err: errors.New("trouble")},
+		"unread for a while": {unread: true},
+		"both":               {err: errors.New("trouble"), unread: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := &halfForgotten{Store: memory.Open(nil), err: c.err}
+				d := opened(t, st, Config{Hosts: StaticHosts{{Name: "web01"}}})
+				h := d.hosts.get("web01")
+				h.setDrift("base", harp.DriftStatus{Host: "web01", Name: "base", Mark: harp.DriftDirty})
+				st.unread.Store(c.unread)
+				_, err := d.service(harp.Principal{Kind: "process"}).ForgetDrift(t.Context(), harp.NewID(), "base")
+				if c.err != nil && !errors.Is(err, c.err) {
+					t.Errorf("it gives %v", err)
+				}
+				time.Sleep(2 * readAgain)
+				st.unread.Store(false)
+				time.Sleep(2 * readAgain)
+				if marks := h.marks(""); len(marks) != 0 {
+					t.Errorf("the marks are %+v", marks)
+				}
+			})
+		})
+	}
 }
 
 // manyMarks is a store in which a host has so many marks.
