@@ -43,7 +43,7 @@ func (p *pruning) pruneEntry(key []byte, i id, class uint32) (bool, error) {
 	switch {
 	case errors.Is(err, ErrDamaged):
 		p.s.log.Error("batch cannot be deleted", "batch", i.String(), "err", err)
-		return true, p.leaveClassOfBatch(key, i, class)
+		return p.leaveClassOfBatch(key, i, class)
 	case err != nil || !gone:
 		return false, err
 	}
@@ -51,21 +51,79 @@ func (p *pruning) pruneEntry(key []byte, i id, class uint32) (bool, error) {
 	return true, nil
 }
 
-// leaveClassOfBatch is leaveClass for a batch with its entry. Of one whose life cannot be read either nobody knows what it counts.
-func (p *pruning) leaveClassOfBatch(key []byte, i id, class uint32) error {
+// leaveClassOfBatch is leaveClass for a batch with its entry; false if there is more to be counted for that than one Prune looks at.
+func (p *pruning) leaveClassOfBatch(key []byte, i id, class uint32) (bool, error) {
+	if class == 0 {
+		return true, nil
+	}
 	var life batchLifeRow
 	found, err := read(p.tx, i.key(prefixBatchLife), &life)
-	switch {
-	case class == 0, errors.Is(err, ErrDamaged), err == nil && !found:
-		return nil
-	case err != nil:
-		return err
+	if err == nil && !found || errors.Is(err, ErrDamaged) {
+		var all bool
+		if life.Counted, all, err = p.weighBatch(i, class); err == nil && !all {
+			return false, nil
+		}
+	}
+	if err != nil {
+		return false, err
 	}
 	p.uncount(class, life.Counted)
 	entry := append(endedPrefix(byBatchEnd, 0), key[len(endedPrefix(byBatchEnd, class)):]...)
 	p.write(bytes.Clone(key), nil)
 	p.write(entry, seal(entry, i[:]))
-	return nil
+	return true, nil
+}
+
+// weighing is how much a batch counts whose life cannot be read, as far as its members were looked at.
+type weighing struct {
+	batch id
+	from  []byte // where the next Prune goes on
+	size  int64
+}
+
+// weighBatch is what a batch counts in its class whose life cannot be read, by its members; false if those are more than one Prune looks
+// at: then the next goes on.
+func (p *pruning) weighBatch(i id, class uint32) (size int64, all bool, err error) {
+	c := p.s.classes[class]
+	if c == nil || c.MaxBytes == 0 {
+		return 0, true, nil
+	}
+	w := p.s.weighing
+	p.s.weighing = weighing{}
+	if w.batch != i {
+		w = weighing{batch: i}
+	}
+	for item, err := range p.snap.Scan(append([]byte{prefixCall}, i.ofMembers()...), w.from, false) {
+		if err != nil {
+			return 0, false, err
+		}
+		if p.sought++; p.sought > maxSought {
+			w.from = bytes.Clone(item.Key)
+			p.s.weighing, p.out.More = w, true
+			return 0, false, nil
+		}
+		member, err := p.weighMember(i, id(item.Key[1:]))
+		if err != nil {
+			return 0, false, err
+		}
+		w.size += member
+	}
+	request, err := p.storedSize(i.key(prefixRequest))
+	return min(w.size+request, c.Bytes), true, err
+}
+
+// weighMember is what a member counts of a batch; nothing if it is that of another one, which was made in the same moment.
+func (p *pruning) weighMember(batch, i id) (int64, error) {
+	j, _, life, err := readRows(p.tx, i)
+	switch {
+	case errors.Is(err, ErrDamaged):
+		return p.countedOf(i)
+	case err != nil:
+		return 0, err
+	case j.Batch != batch.String():
+		return 0, nil
+	}
+	return p.sizeOf(i, j, life.Value)
 }
 
 // pruneBatch deletes a batch of a class, as much of it as one Prune may; true if all.

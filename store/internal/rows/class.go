@@ -195,13 +195,14 @@ func (p *pruning) leaveClass(e ended) error {
 	return nil
 }
 
-// countedOf is what a job that cannot be read counts in its class; about, if that was lost with its life. Errors: the engine's.
+// countedOf is what a job that cannot be read counts in its class; about, if that was lost with its life, or it is a member, of which
+// its batch counts that. Errors: the engine's.
 func (t *tx) countedOf(i id) (int64, error) {
 	var life lifeRow
 	switch found, err := read(t, i.key(prefixLife), &life); {
 	case err != nil && !errors.Is(err, ErrDamaged):
 		return 0, err
-	case err == nil && found && life.State.Ended():
+	case err == nil && found && life.State.Ended() && !i.isMember():
 		return life.Counted, nil
 	}
 	var call callRow

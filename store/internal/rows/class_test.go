@@ -255,6 +255,52 @@ func TestDamagedBatchCountsNoMore(t *testing.T) {
 	check()
 }
 
+// TestDamagedBatchWithoutALifeCountsNoMore: of a batch of which neither row can be read nobody knows what it counts: it is counted anew, and
+// not all of one Prune. One member of it cannot be read either.
+func TestDamagedBatchWithoutALifeCountsNoMore(t *testing.T) {
+	flip := func(_, value []byte) []byte { return append(value[:len(value)-1], value[len(value)-1]^1) }
+	gone := func(_, _ []byte) []byte { return nil }
+	for name, c := range map[string]struct {
+		hosts  int
+		member byte // which row of one of them is damaged; 0: none
+		spoil  func(key, value []byte) []byte
+		slack  int64
+	}{
+		"damaged":                   {14, 0, flip, 0},
+		"gone":                      {14, 0, gone, 0},
+		"large":                     {2*maxSought + 100, 0, flip, 0},
+		"with the life of a member": {14, prefixLife, flip, 500},
+		"with the call of a member": {14, prefixCall, flip, 500},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newTrial()
+			s := opened(t, e, Options{})
+			putRule(t, s, harp.RetentionRule{Name: "r", Procedure: "p", Keep: 100 * day, MaxBytes: 5000})
+			bad := endBatchAt(t, s, noon, "p", c.hosts)
+			i, _ := parseID(bad.ID)
+			e.poke(i.key(prefixBatch), flip)
+			e.poke(i.key(prefixBatchLife), c.spoil)
+			if c.member != 0 {
+				e.poke(append([]byte{c.member}, i.ofMembers()...), flip)
+			}
+			s.unlearn()
+			kept := endAt(t, s, noon.Add(time.Minute), "p", "p")
+			later := noon.Add(time.Hour)
+			for range 3 {
+				prune(t, s, store.Retention{RulesAt: later}, later)
+				for _, j := range kept {
+					if _, err := s.Job(t.Context(), j.ID); err != nil {
+						t.Errorf("a job that the rule keeps: %v", err)
+					}
+				}
+				if got, want := s.RetentionClasses()[0].Bytes, kept[0].Counted+kept[1].Counted; got < want-c.slack || got > want+c.slack {
+					t.Errorf("of %d bytes there count %d", want, got)
+				}
+			}
+		})
+	}
+}
+
 // TestDamagedJobOfAClass: a job that cannot be read, and so not be deleted, counts no more in its class from its turn on: else what the
 // rule keeps would go in its place.
 func TestDamagedJobOfAClass(t *testing.T) {
