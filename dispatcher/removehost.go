@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher/internal/inventory"
 	"github.com/harpcaller/harp/store"
 )
@@ -26,7 +27,8 @@ func (d *Dispatcher) removeHost(ctx context.Context, name string, op store.Opera
 	h := d.hosts.findKnown(name)
 	if h == nil { // it may be asked again
 		n, err := d.removeStored(ctx, name, op)
-		if left := d.hosts.find(name); err == nil && left != nil {
+		left := d.hosts.find(name)
+		if left != nil && (err == nil || errors.Is(err, harp.ErrNotFound) && left.hasGiven()) { // then it was removed but for that
 			err = d.dropGiven(ctx, left)
 		}
 		return n, err
@@ -48,8 +50,8 @@ func (d *Dispatcher) removeHost(ctx context.Context, name string, op store.Opera
 	}
 	ctx = context.WithoutCancel(ctx) // it has begun
 	n, err := d.removeStored(ctx, name, op)
-	if err == nil { // only now: a host that stays keeps its pause, and the labels by which it is in windows
-		err = d.dropGiven(ctx, h)
+	if err == nil || errors.Is(err, harp.ErrNotFound) { // only now: a host that stays keeps its pause, and the labels by which it is in windows
+		err = d.dropGiven(ctx, h) // not found: it was removed before, but for these
 	}
 	if err != nil {
 		return 0, err
@@ -73,6 +75,11 @@ func (d *Dispatcher) removeStored(ctx context.Context, name string, op store.Ope
 // dropGiven takes back what operators have given a host.
 func (d *Dispatcher) dropGiven(ctx context.Context, h *host) error {
 	return errors.Join(d.dropLabels(ctx, h), d.dropPause(ctx, h))
+}
+
+// hasGiven reports whether operators have given the host anything.
+func (h *host) hasGiven() bool {
+	return len(h.operatorLabels()) > 0 || h.hasLostLabels() || h.currentPause() != nil
 }
 
 // dropLabels takes back the labels that operators have given a host.

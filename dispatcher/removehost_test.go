@@ -1,11 +1,16 @@
 package dispatcher_test
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/memory"
 )
 
 // A host that is removed is forgotten with what has not ended on it; its agent, when it comes
@@ -87,5 +92,60 @@ func TestAHostOfTheRegistryIsNotRemoved(t *testing.T) {
 	sys := newSystem(t, embedded, nil, dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "web01"}}})
 	if _, err := sys.caller.Hosts().Remove(t.Context(), "web01"); !errors.Is(err, harp.ErrConflict) {
 		t.Error(err)
+	}
+}
+
+// keptLabels is a store in which the labels of hosts cannot be read while the test says so.
+type keptLabels struct {
+	store.Store
+	ill atomic.Bool
+}
+
+func (s *keptLabels) Document(ctx context.Context, kind, name string) ([]byte, error) {
+	if kind == "label" && s.ill.Load() {
+		return nil, errTrouble
+	}
+	return s.Store.Document(ctx, kind, name)
+}
+
+// A host that was removed, but for its labels, is not there any more when that is asked again, under another id or after a restart: neither
+// are its labels.
+func TestAHostThatWasRemovedInPart(t *testing.T) {
+	for name, restarts := range map[string]bool{"asked again": false, "after a restart": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := memory.NewDisk()
+				st := &keptLabels{Store: memory.OpenDisk(disk, nil)}
+				sys := newSystem(t, embedded, st, dispatcher.Config{})
+				agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+				synctest.Wait()
+				hosts := sys.caller.Hosts()
+				must[int](t)(hosts.Label(t.Context(), "web01", map[string]string{"role": "web"}))
+				agent.tr.Close(nil)
+				synctest.Wait()
+				st.ill.Store(true)
+				if _, err := hosts.Remove(t.Context(), "web01"); err == nil {
+					t.Error("it is removed")
+				}
+				st.ill.Store(false)
+				if restarts {
+					ok(t, sys.d.Shutdown(t.Context()))
+					sys = newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{})
+					hosts = sys.caller.Hosts()
+				}
+				must[int](t)(hosts.Remove(t.Context(), "web01"))
+				if h, err := hosts.Get(t.Context(), "web01"); !errors.Is(err, harp.ErrNotFound) {
+					t.Errorf("it is %+v, %v", h, err)
+				}
+				must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+				synctest.Wait()
+				if h := must[harp.HostStatus](t)(hosts.Get(t.Context(), "web01")); len(h.Labels) > 0 {
+					t.Errorf("it comes back with %v", h.Labels)
+				}
+				if _, err := hosts.Remove(t.Context(), "web09"); !errors.Is(err, harp.ErrNotFound) {
+					t.Errorf("one that never was: %v", err)
+				}
+			})
+		})
 	}
 }
