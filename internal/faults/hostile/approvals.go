@@ -249,12 +249,13 @@ func tellGroupsInGroups(t *teller) error {
 	})
 }
 
-// tellClasses changes a rule behind each job that ends under it: what ended is kept by the rule as it was then.
+// tellClasses changes a rule behind each job that ends under it: what ended is kept by the rule as it was then. That is over
+// before it is looked at what is left when all is at rest.
 func tellClasses(t *teller) error {
 	return t.greeted(t.many(1, 8), func(p *peer) error {
 		name := lieName()
 		for i := range t.many(30, 400) {
-			f, err := p.ask(typeSetRetention, aRule(name, "proc", "work", "keep", int64(time.Minute)+int64(i), "order", -i))
+			f, err := p.ask(typeSetRetention, aRule(name, "proc", "work", "keep", int64(time.Second)+int64(i), "order", -i))
 			if err != nil {
 				return err
 			}
