@@ -23,10 +23,10 @@ func (p Proc[A, R]) For(host string, args A, opts ...Option) Call {
 	return Call{Host: host, Procedure: p.Name, Args: args, Options: opts}
 }
 
-// Submit makes several calls, at most [MaxCalls], of one exchange and one commit: as many calls
-// of [Host.Call], but that each need not wait for the one before to be on disk. Calls that can
-// be are stored whatever becomes of the others, and none if one of them has a field that is
-// wrong. The jobs stand at the index of their calls; where there is none it is nil, and the
+// Submit makes several calls, at most [MaxCalls], in one exchange and one commit. Each does what
+// [Host.Call] does, without waiting for the one before it to be on disk. If a field of any of
+// them is wrong nothing is stored; otherwise each call that can be accepted is, whatever becomes
+// of the others. The jobs have the indices of their calls; where one was not accepted it is nil, and the
 // error, a [*SubmitError], says why.
 //
 // Errors: as [Host.Call], in a *SubmitError if they are those of single calls; ErrInvalid

@@ -52,22 +52,22 @@ const (
 func Bounds() []harp.Bound {
 	const bytes, attempts, sessions = "bytes", "attempts", "sessions"
 	all := []harp.Bound{
-		{Name: "limits.max_attempts", Most: manyAttempts, Unit: attempts, Reason: "that run or are being told; a sixteenth is for callers that have none"},
-		{Name: "requests of attempts", Most: maxCallBytes, Unit: bytes, Reason: "of all that run or are being told"},
-		{Name: "records of attempts", Most: maxHeldBytes, Unit: bytes, Reason: "that nobody has acknowledged; beyond, each attempt has its least window"},
-		{Name: "least window", Most: wire.MinWindow, Unit: bytes, Reason: "of records of an attempt, however many there are"},
-		{Name: "results", Most: maxResultBytes, Unit: bytes, Reason: "that are expected, or are not on the journal's disk; beyond, functions do not begin"},
-		{Name: "results handed over", Most: maxHanding, Unit: "results", Reason: "long ones that are being encoded, at a time"},
-		{Name: "waiting for the disk", Most: journal.MaxWaiting, Unit: bytes, Reason: "records and results; beyond, procedures wait"},
-		{Name: "for direct callers", Most: maxDirectBytes, Unit: bytes, Reason: "records and results, which no journal has; half of it for one caller"},
-		{Name: "limits.max_journal", Most: durableJournal, Unit: bytes, Reason: "what is held for dispatchers, on disk"},
-		{Name: "journal in memory", Most: volatileJournal, Unit: bytes, Reason: "likewise, of an agent without dir"},
-		{Name: "limits.max_job_spool", Most: jobSpool, Unit: bytes, Reason: "of these, of one job"},
-		{Name: "sessions of dispatchers", Most: maxDispatcherSessions, Unit: sessions, Reason: "at a time, with those that are being refused"},
+		{Name: "limits.max_attempts", Most: manyAttempts, Unit: attempts, Reason: "that run or whose end is being reported; a sixteenth is reserved for callers that have none"},
+		{Name: "requests of attempts", Most: maxCallBytes, Unit: bytes, Reason: "of all that run or whose end is being reported"},
+		{Name: "records of attempts", Most: maxHeldBytes, Unit: bytes, Reason: "not yet acknowledged; beyond that, each attempt has the least window"},
+		{Name: "least window", Most: wire.MinWindow, Unit: bytes, Reason: "of records of an attempt, however many attempts there are"},
+		{Name: "results", Most: maxResultBytes, Unit: bytes, Reason: "that are expected or not yet on the journal's disk; beyond that, no function begins"},
+		{Name: "results handed over", Most: maxHanding, Unit: "results", Reason: "long ones being encoded at a time"},
+		{Name: "waiting for the disk", Most: journal.MaxWaiting, Unit: bytes, Reason: "records and results; beyond that, procedures wait"},
+		{Name: "for direct callers", Most: maxDirectBytes, Unit: bytes, Reason: "records and results, which are in no journal; one caller may have half of it"},
+		{Name: "limits.max_journal", Most: durableJournal, Unit: bytes, Reason: "held for dispatchers, on disk"},
+		{Name: "journal in memory", Most: volatileJournal, Unit: bytes, Reason: "held for dispatchers by an agent without dir"},
+		{Name: "limits.max_job_spool", Most: jobSpool, Unit: bytes, Reason: "of that, for one job"},
+		{Name: "sessions of dispatchers", Most: maxDispatcherSessions, Unit: sessions, Reason: "at a time, including those being refused"},
 		{Name: "sessions of direct callers", Most: maxCallerSessions, Unit: sessions, Reason: "at a time; a 16th of them for one while more than half are in use"},
-		{Name: "refusals", Most: politeRefusals, Unit: "callers", Reason: "that are told at a time why they are refused; others are closed"},
+		{Name: "refusals", Most: politeRefusals, Unit: "callers", Reason: "that are being told why they are refused; further ones are just disconnected"},
 		{Name: "stores", Most: maxStores, Unit: "stores", Reason: "of dispatchers, whose epochs are remembered"},
-		{Name: "id of a store", Most: maxStoreID, Unit: bytes, Reason: "so that what is remembered is bounded"},
+		{Name: "id of a store", Most: maxStoreID, Unit: bytes, Reason: "which is remembered with each store"},
 	}
 	for _, b := range transport.Bounds() {
 		all = append(all, harp.Bound{Name: b.Name, Most: b.Value, Unit: b.Unit, Reason: b.Reason})

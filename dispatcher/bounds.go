@@ -116,28 +116,28 @@ func (d *Dispatcher) bounds(who harp.Principal) (all []harp.Bound) {
 
 // documentBounds are those on what stays until somebody deletes it. Retention rules, which the store reads, and marks of drift are not counted here.
 func (d *Dispatcher) documentBounds() []harp.Bound {
-	const reason = "of all principals, of which each may have half"
+	const reason = "of all callers together; one may have half of them"
 	groups, windows, schedules := d.groups.room(), d.windows.room(), d.schedules.room()
 	return []harp.Bound{
 		{Name: "groups", Used: int64(groups.count), Most: maxGroups, Unit: "groups", Reason: reason},
 		{Name: "targets of groups", Used: int64(groups.bytes), Most: maxGroupBytes, Unit: inBytes, Reason: reason},
 		{Name: "windows", Used: int64(windows.count), Most: maxWindows, Unit: "windows", Reason: reason},
 		{Name: "documents of windows", Used: int64(windows.bytes), Most: maxWindowBytes, Unit: inBytes, Reason: reason},
-		{Name: "targets of windows", Most: maxWindowWeight, Unit: "names", Reason: "of all together, matched with each host that comes; what is no name weighs more"},
-		{Name: "sets of windows", Most: maxShared, Unit: "sets", Reason: "kept for the hosts that are in the same"},
+		{Name: "targets of windows", Most: maxWindowWeight, Unit: "names", Reason: "of all windows together, matched with each host that connects; other terms than names count for more"},
+		{Name: "sets of windows", Most: maxShared, Unit: "sets", Reason: "kept, each for the hosts that are in the same windows"},
 		{Name: "schedules", Used: int64(schedules.count), Most: maxSchedules, Unit: "schedules", Reason: reason},
 		{Name: "documents of schedules", Used: int64(schedules.bytes), Most: maxScheduleBytes, Unit: inBytes, Reason: reason},
-		{Name: "schedules after one", Most: maxDependents, Unit: "schedules", Reason: "noted in the commit that ends a run of it"},
-		{Name: "runs of a schedule", Most: maxRuns, Unit: "runs", Reason: "whose ends it waits for"},
-		{Name: "times of a backfill", Most: maxBackfillWalk, Unit: "times", Reason: "that it looks at"},
+		{Name: "schedules after one", Most: maxDependents, Unit: "schedules", Reason: "that come after one, which the commit that ends its run notes"},
+		{Name: "runs of a schedule", Most: maxRuns, Unit: "runs", Reason: "whose ends it still waits for"},
+		{Name: "times of a backfill", Most: maxBackfillWalk, Unit: "times", Reason: "that are looked at"},
 		{Name: "notifications", Used: int64(d.notifications.count()), Most: maxNotifications, Unit: "notifications", Reason: reason},
-		{Name: "messages that wait", Most: maxPending, Unit: "messages", Reason: "of a notification, which reads no more events then"},
-		{Name: "bytes of messages that wait", Most: maxPendingBytes, Unit: inBytes, Reason: "of a notification, likewise"},
+		{Name: "messages that wait", Most: maxPending, Unit: "messages", Reason: "of a notification; with that many it reads no further events"},
+		{Name: "bytes of messages that wait", Most: maxPendingBytes, Unit: inBytes, Reason: "of a notification; with that many it reads no further events"},
 		{Name: "messages given up", Most: maxGivenUp, Unit: "messages", Reason: "of a notification, kept for a retry"},
-		{Name: "bytes of messages given up", Most: maxGivenUpBytes, Unit: inBytes, Reason: "of a notification, likewise"},
-		{Name: "tests of notifications", Most: maxTests, Unit: "tests", Reason: "at a time, as each waits for a receiver"},
+		{Name: "bytes of messages given up", Most: maxGivenUpBytes, Unit: inBytes, Reason: "of a notification, kept for a retry"},
+		{Name: "tests of notifications", Most: maxTests, Unit: "tests", Reason: "at a time, because each waits for a receiver"},
 		{Name: "retention rules", Most: harp.MaxRetentionRules, Unit: "rules", Reason: reason},
-		{Name: "drifts", Most: harp.MaxDrifts, Unit: "names", Reason: "under which hosts are marked"},
+		{Name: "drifts", Most: harp.MaxDrifts, Unit: "names", Reason: "under which checks mark hosts"},
 	}
 }
 
@@ -146,18 +146,18 @@ func (d *Dispatcher) agentBounds() []harp.Bound {
 	const agents = "agents"
 	greeted, long := d.greetings.used()
 	return []harp.Bound{
-		{Name: "limits.handshakes", Most: int64(d.cfg.Limits.Handshakes), Unit: "a second", Reason: "with addresses that have shown a good certificate, and as many with others"},
-		{Name: "limits.attempts", Most: int64(d.cfg.Limits.Attempts), Unit: "attempts", Reason: "sent to a host and not ended"},
-		{Name: "sessions of an agent", Most: agentSessions, Unit: "sessions", Reason: "the one, and those of others with its name that are being refused"},
-		{Name: "refusals", Most: politeRefusals, Unit: "peers", Reason: "callers, and as many agents, that are told at a time why they are refused; others are closed"},
-		{Name: "greeting of an agent", Most: maxGreeting, Unit: inBytes, Reason: "facts, procedures and attempts that it holds, up to READY"},
-		{Name: "greetings", Used: greeted, Most: greetingsAtOnce, Unit: agents, Reason: "greeted at a time; one that says nothing for 3 s gives way to others"},
-		{Name: "long greetings", Used: long, Most: longGreetings, Unit: agents, Reason: "of these, that have said more of themselves than a short greeting"},
-		{Name: "short greeting", Most: shortGreeting, Unit: inBytes, Reason: "that an agent may say of itself while there are as many long greetings as may be"},
-		{Name: "records of all attempts", Most: receivedBytes, Unit: inBytes, Reason: "received and not committed; the windows of agents are shares of it"},
-		{Name: "facts of a host", Most: inventory.MaxFacts, Unit: "paths", Reason: "kept for targets"},
-		{Name: "schemas", Used: int64(d.hosts.catalogues.schemas.Weight()), Most: schema.MaxCached, Unit: inBytes, Reason: "of procedures, ready to check arguments by"},
-		{Name: "hosts script", Most: maxRegistry, Unit: inBytes, Reason: "that it may print"},
+		{Name: "limits.handshakes", Most: int64(d.cfg.Limits.Handshakes), Unit: "a second", Reason: "from addresses that have shown a good certificate, and as many from others"},
+		{Name: "limits.attempts", Most: int64(d.cfg.Limits.Attempts), Unit: "attempts", Reason: "sent to a host that have not ended"},
+		{Name: "sessions of an agent", Most: agentSessions, Unit: "sessions", Reason: "its own, and those of others with its name while they are refused"},
+		{Name: "refusals", Most: politeRefusals, Unit: "peers", Reason: "callers, and as many agents, that are being told why they are refused; further ones are just disconnected"},
+		{Name: "greeting of an agent", Most: maxGreeting, Unit: inBytes, Reason: "its facts, procedures and attempts, up to READY"},
+		{Name: "greetings", Used: greeted, Most: greetingsAtOnce, Unit: agents, Reason: "greeted at a time; one that is silent for 3 s gives way to others"},
+		{Name: "long greetings", Used: long, Most: longGreetings, Unit: agents, Reason: "of these, whose greeting is longer than a short one"},
+		{Name: "short greeting", Most: shortGreeting, Unit: inBytes, Reason: "from an agent while there are no more long greetings to be had"},
+		{Name: "records of all attempts", Most: receivedBytes, Unit: inBytes, Reason: "received and not yet committed; agents' windows are shares of it"},
+		{Name: "facts of a host", Most: inventory.MaxFacts, Unit: "paths", Reason: "kept to match targets"},
+		{Name: "schemas", Used: int64(d.hosts.catalogues.schemas.Weight()), Most: schema.MaxCached, Unit: inBytes, Reason: "of procedures, compiled to check arguments"},
+		{Name: "hosts script", Most: maxRegistry, Unit: inBytes, Reason: "of its output"},
 	}
 }
 
@@ -165,15 +165,15 @@ func (d *Dispatcher) agentBounds() []harp.Bound {
 func (d *Dispatcher) callBounds() []harp.Bound {
 	return []harp.Bound{
 		{Name: "calls on their way into the store", Most: aloneWeight, Unit: "calls", Reason: "of one principal at a time while no others call"},
-		{Name: "calls beside those of others", Most: sharedWeight, Unit: "calls", Reason: "of one principal at a time while others call, so that these do not wait behind it"},
+		{Name: "calls beside those of others", Most: sharedWeight, Unit: "calls", Reason: "of one principal at a time while others call, so that they need not wait behind it"},
 		{Name: "request", Most: wire.MaxSubmission, Unit: inBytes, Reason: "with its signature, so that it fits into CALL"},
 		{Name: "page of an answer", Most: wire.MaxPage, Unit: inBytes, Reason: "records or rows in one answer"},
-		{Name: "requests of batches", Most: maxKeptRequests, Unit: "requests", Reason: "kept in memory, as all members of a batch are sent the same"},
-		{Name: "bytes of requests of batches", Most: maxKeptRequestBytes, Unit: inBytes, Reason: "likewise"},
-		{Name: "records for the followers of a job", Most: watcherBytes, Unit: inBytes, Reason: "the last ones, for those that are up to date"},
-		{Name: "records for all followers", Most: allWatchersBytes, Unit: inBytes, Reason: "of which the followed jobs have shares"},
-		{Name: "pages for followers", Most: answerBytes, Unit: inBytes, Reason: "that are being made, of which those that ask have shares"},
-		{Name: "pages for the followers of a session", Most: unreadBytes, Unit: inBytes, Reason: "on their way to it"},
+		{Name: "requests of batches", Most: maxKeptRequests, Unit: "requests", Reason: "kept in memory, because all members of a batch are sent the same"},
+		{Name: "bytes of requests of batches", Most: maxKeptRequestBytes, Unit: inBytes, Reason: "of these together"},
+		{Name: "records for the followers of a job", Most: watcherBytes, Unit: inBytes, Reason: "the latest, for followers that are up to date"},
+		{Name: "records for all followers", Most: allWatchersBytes, Unit: inBytes, Reason: "shared by all followed jobs"},
+		{Name: "pages for followers", Most: answerBytes, Unit: inBytes, Reason: "being made, shared by all that ask"},
+		{Name: "pages for the followers of a session", Most: unreadBytes, Unit: inBytes, Reason: "on their way to the session"},
 	}
 }
 
@@ -182,8 +182,8 @@ func (ps *principals) boundsOfAll() []harp.Bound {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	return []harp.Bound{
-		{Name: ps.callers.limit, Used: int64(ps.callers.used), Most: int64(ps.callers.most), Unit: "sessions", Reason: "of all callers, at a time"},
-		{Name: ps.agents.limit, Used: int64(ps.agents.used), Most: int64(ps.agents.most), Unit: "sessions", Reason: "of all agents that dial in, at a time"},
+		{Name: ps.callers.limit, Used: int64(ps.callers.used), Most: int64(ps.callers.most), Unit: "sessions", Reason: "of all callers together"},
+		{Name: ps.agents.limit, Used: int64(ps.agents.used), Most: int64(ps.agents.most), Unit: "sessions", Reason: "of all agents that dial in"},
 	}
 }
 
@@ -194,10 +194,10 @@ func (ps *principals) bounds(who harp.Principal, has store.Quota) []harp.Bound {
 	}
 	sessions, stored, changed := ps.usedBy(who)
 	return []harp.Bound{
-		{Name: store.QuotaName + "sessions", Used: sessions, Most: int64(ps.most.Sessions), Unit: "sessions", Reason: "of the principal that asks, at a time"},
-		{Name: store.QuotaName + "bytes_per_hour", Used: stored, Most: ps.most.BytesPerHour, Unit: inBytes, Reason: "stored for the calls of the principal that asks"},
-		{Name: "operations of a principal", Used: changed, Most: ps.most.BytesPerHour / operationsPart, Unit: inBytes, Reason: "stored in an hour for what the principal that asks pauses, cancels, deletes and changes"},
-		{Name: store.QuotaName + "waiting", Used: int64(has.Waiting), Most: int64(ps.most.Waiting), Unit: "jobs", Reason: "of the principal that asks, that wait to start"},
-		{Name: store.QuotaName + "queues", Used: int64(has.Queues), Most: int64(ps.most.Queues), Unit: "queues", Reason: "with jobs of the principal that asks that have not ended, or changed by it"},
+		{Name: store.QuotaName + "sessions", Used: sessions, Most: int64(ps.most.Sessions), Unit: "sessions", Reason: "of the caller that asks"},
+		{Name: store.QuotaName + "bytes_per_hour", Used: stored, Most: ps.most.BytesPerHour, Unit: inBytes, Reason: "stored for calls of the caller that asks"},
+		{Name: "operations of a principal", Used: changed, Most: ps.most.BytesPerHour / operationsPart, Unit: inBytes, Reason: "stored in an hour for what the caller that asks pauses, cancels, deletes and changes"},
+		{Name: store.QuotaName + "waiting", Used: int64(has.Waiting), Most: int64(ps.most.Waiting), Unit: "jobs", Reason: "of the caller that asks, waiting to start"},
+		{Name: store.QuotaName + "queues", Used: int64(has.Queues), Most: int64(ps.most.Queues), Unit: "queues", Reason: "with jobs that have not ended of the caller that asks, or changed by it"},
 	}
 }

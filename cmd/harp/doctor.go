@@ -187,6 +187,9 @@ func (d *doctor) checkBounds(bounds []harp.Bound) {
 func quantity(n int64, unit string) string {
 	value := float64(n)
 	if unit != "bytes" || n < 1<<10 {
+		if n == 1 {
+			unit = strings.TrimSuffix(unit, "s")
+		}
 		return strconv.FormatInt(n, 10) + " " + unit
 	}
 	for _, unit = range []string{"KiB", "MiB", "GiB", "TiB"} {

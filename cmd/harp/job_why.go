@@ -38,7 +38,7 @@ func (c *cli) explainJob(ctx context.Context, job *harp.Job) error {
 	}
 	switch {
 	case s.State != harp.StateQueued:
-		c.say("job %s on %s does not wait: it is %s", s.ID, s.Host, stateText(s))
+		c.say("job %s on %s is not waiting: %s", s.ID, s.Host, stateText(s))
 		return nil
 	case len(s.Obstacles) == 0:
 		c.say("job %s on %s is about to start", s.ID, s.Host)
@@ -61,7 +61,7 @@ func (c *cli) obstacleText(s harp.JobStatus, o harp.Obstacle) string {
 	case harp.ObstacleLastAttempt:
 		return "until " + s.Host + " has said what became of its last attempt, which may still run"
 	case harp.ReasonPaused:
-		return "as its queue is paused" + c.pausedByText(o)
+		return "because its queue is paused" + c.pausedByText(o)
 	case harp.ReasonQueue:
 		return "for its queue: " + slotsText(o) + aheadText(o)
 	case harp.ReasonAgentBusy:
@@ -85,9 +85,9 @@ func (c *cli) obstacleText(s harp.JobStatus, o harp.Obstacle) string {
 
 func slotsText(o harp.Obstacle) string {
 	if len(o.Jobs) == 0 {
-		return fmt.Sprintf("none of %d at a time runs", o.Slots)
+		return fmt.Sprintf("%d at a time; none is running", o.Slots)
 	}
-	text := fmt.Sprintf("%d at a time, and there run %s", o.Slots, strings.Join(o.Jobs, ", "))
+	text := fmt.Sprintf("%d at a time; running: %s", o.Slots, strings.Join(o.Jobs, ", "))
 	if len(o.Jobs) == 10 && o.Slots > 10 {
 		text += " and more" // only the first ten are named
 	}
@@ -131,7 +131,7 @@ func (c *cli) pausedByText(o harp.Obstacle) string {
 	if !o.Until.IsZero() {
 		return text + ", " + c.untilText(o.Until)
 	}
-	return text + ", open end"
+	return text + ", no end set"
 }
 
 func byText(by harp.Principal) string {

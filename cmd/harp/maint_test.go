@@ -324,11 +324,11 @@ func TestMaintWhy(t *testing.T) {
 	f.maintenance.verdict = harp.Verdict{At: noon, Mode: harp.WindowHold, Obstacles: obstacles()}
 	want := `count waits on demo1:
 - the window db-patching: kernel updates, until 2026-01-31T12:00:00.000Z
-- the window global, open end
+- the window global, no end set
 - the window change-hours, which lets start only within its spans, next at 2026-01-31T12:00:00.000Z
 - the window never: closed, which lets start only within its spans, and none is known to come
 - the host, which is paused, by ada: new disk, until 2026-01-31T12:00:00.000Z
-- the host, which is paused, open end
+- the host, which is paused, no end set
 `
 	got := maintain(t, f, "why", "demo1", "--proc", "count", "--at", "2027-03-27T00:00:00Z", "--time", "iso")
 	if got.code != exitRefused || got.stdout != want || got.stderr != "" || f.maintenance.procedure != "count" || f.maintenance.at.Day() != 27 {
@@ -356,11 +356,11 @@ func TestJobWhyWindow(t *testing.T) {
 	got := runFake(t, t.Context(), f, nil, "job", "why", firstID, "--time", "iso")
 	want := "job " + firstID + ` on demo1 waits:
 - for window db-patching: kernel updates, until 2026-01-31T12:00:00.000Z
-- for window global, open end
+- for window global, no end set
 - for window change-hours, which lets start only within its spans, next at 2026-01-31T12:00:00.000Z
 - for window never: closed, which lets start only within its spans, and none is known to come
 - for its host, which is paused, by ada: new disk, until 2026-01-31T12:00:00.000Z
-- for its host, which is paused, open end
+- for its host, which is paused, no end set
 `
 	if got.code != exitOK || got.stdout != want {
 		t.Errorf("%v\n%s", got, got.stdout)
@@ -373,7 +373,7 @@ func TestJobShowWindow(t *testing.T) {
 	f.jobs = []harp.JobStatus{{ID: firstID, Host: "demo1", State: harp.StateQueued, Reason: harp.ReasonWindow, Obstacles: []harp.Obstacle{
 		{Reason: harp.ReasonOffline}, obstacles()[0], obstacles()[5],
 	}}}
-	want := "\nheld by  window db-patching: kernel updates, until 2026-01-31T12:00:00.000Z; host, which is paused, open end\n"
+	want := "\nheld by  window db-patching: kernel updates, until 2026-01-31T12:00:00.000Z; host, which is paused, no end set\n"
 	if got := runFake(t, t.Context(), f, nil, "job", "show", firstID, "--time", "iso"); got.code != exitOK || !strings.Contains(got.stdout, want) {
 		t.Errorf("%v\n%s", got, got.stdout)
 	}
@@ -401,7 +401,7 @@ func TestDryRunHeld(t *testing.T) {
 	f.maintenance.verdict = harp.Verdict{Mode: harp.WindowHold, Obstacles: obstacles()[:1]}
 	dry("would run after waiting for the window db-patching: kernel updates, until 2026-01-31T12:00:00.000Z", exitOK)
 	f.maintenance.verdict.Obstacles = append(obstacles()[4:5], obstacles()[1])
-	dry("would run after waiting for the host, which is paused, by ada: new disk, until 2026-01-31T12:00:00.000Z, and the window global, open end", exitOK)
+	dry("would run after waiting for the host, which is paused, by ada: new disk, until 2026-01-31T12:00:00.000Z, and the window global, no end set", exitOK)
 	f.maintenance.verdict = harp.Verdict{Mode: harp.WindowRefuse, Obstacles: obstacles()[:1]}
 	dry("would be refused: the window db-patching: kernel updates, until 2026-01-31T12:00:00.000Z", exitRefused)
 	if f.maintenance.procedure != "count" || !f.maintenance.at.IsZero() {

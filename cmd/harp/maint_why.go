@@ -103,7 +103,7 @@ func (c *cli) windowText(o harp.Obstacle) string {
 	if o.Why != "" {
 		why = ": " + o.Why
 	}
-	until := ", open end"
+	until := ", no end set"
 	if !o.Until.IsZero() {
 		until = ", " + c.untilText(o.Until)
 	}

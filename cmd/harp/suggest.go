@@ -88,7 +88,7 @@ var meant = map[string]string{
 	"stop": "job cancel", "kill": "job cancel --now", "status": "job show", "result": "job get", "wait": "job wait", "cancel": "job cancel",
 	"schedules": "schedule", "cron": "schedule", "crontab": "schedule",
 	"retry": "job retry", "follow": "job follow", "show": "job show", "get": "job get", "ls": "job ls", "tail": "job follow --tail 10",
-	"check": "doctor", "ping": "doctor", "server": "dispatcher",
+	"check": "doctor", "ping": "doctor", "server": "dispatcher", "list": "job ls", "describe": "job show", "apply": "schedule apply", "history": "schedule history",
 }
 
 // meantBelow are such words behind the name of a command that holds others; "*" is any of them.
