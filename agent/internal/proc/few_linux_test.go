@@ -159,6 +159,9 @@ func startWithFewFiles([]string) {
 			p, err := Start(s, Options{Launcher: launcher})
 			giveBack()
 			if err == nil {
+				if id := p.Identity(); id.Start == 0 || id.Boot == "" {
+					fmt.Printf("%s, %d files: it is known as %+v\n", name, n, id)
+				}
 				p.Wait()
 				break
 			}

@@ -26,6 +26,9 @@ const agentArg = "agent"
 // secretArg is an argument that stands for the path of the agent's secret.
 const secretArg = "SECRET"
 
+// insideArg is in the place of the directory of an agent that runs the command inside itself.
+const insideArg = "inside"
+
 // agentMain is an agent that starts a command, prints each record that it gets, and
 // never ends by itself.
 func agentMain(args []string) int {
@@ -38,7 +41,11 @@ func agentMain(args []string) int {
 	spec.Job = args[1]
 	spec.Secrets = []supervisor.Secret{{Name: "key", Content: []byte("x")}}
 	ctx := context.Background()
-	h, err := supervisor.Start(ctx, supervisor.Options{Dir: args[0]}, spec)
+	o := supervisor.Options{Dir: args[0]}
+	if o.Dir == insideArg {
+		o = supervisor.Inside()
+	}
+	h, err := supervisor.Start(ctx, o, spec)
 	if err == nil {
 		_, err = h.Follow(ctx, 0, func(n int64, r supervisor.Record) error {
 			_, err := fmt.Printf("%d %s\n", n, r.Value)

@@ -5,6 +5,7 @@ package supervisor
 import (
 	"errors"
 	"os"
+	"time"
 )
 
 // allocate takes the room for a file of so many bytes and makes it that long.
@@ -15,3 +16,6 @@ func punch(*os.File, int64, int64) error { return errors.ErrUnsupported }
 
 // lock is only on Linux, as supervisors are.
 func lock(*os.File) error { return nil }
+
+// sweepSecrets is only on Linux.
+func sweepSecrets(string, time.Duration) {}

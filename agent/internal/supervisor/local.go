@@ -21,7 +21,7 @@ func startLocal(spec Spec, o Options) (*Handle, error) {
 	if Available() {
 		launcher = selfLauncher
 	}
-	err = secrets.write(spec.Command)
+	err = secrets.writeLocked(spec.Command)
 	if err == nil {
 		err = o.commit()
 	}

@@ -83,6 +83,7 @@ func (p place) remove() error {
 // others. The error is of the file system.
 func List(o Options) ([]Key, error) {
 	proc.SweepCgroups(leftOverAge)
+	sweepSecrets(os.TempDir(), leftOverAge)
 	if o.Dir == "" {
 		return nil, nil
 	}

@@ -19,7 +19,12 @@ type secretDir struct {
 	files []Secret
 	own   bool // the command has it to work in and to leave its result
 	tmp   bool // there is a directory beside it that is /tmp for the command
+	held  *secretLock
 }
+
+// secretLock is the file beside a directory that is locked as long as this process lives, where no spool file says whose
+// that is: it is left over when the file is not locked. The zero value is none.
+type secretLock struct{ f *os.File }
 
 // Names in the directory that no secret has.
 const (
@@ -37,14 +42,21 @@ func (d secretDir) result() string { return filepath.Join(d.path, resultName) }
 func (d secretDir) around() string { return d.path + ".tmp" }
 func (d secretDir) tmpDir() string { return filepath.Join(d.around(), "tmp") }
 
+// lockPath is the file that says whether this process lives.
+func (d secretDir) lockPath() string { return d.path + lockSuffix }
+
 // secretPrefix begins the name of the directory; what has another name is not removed.
-const secretPrefix = "harp-secret-"
+const (
+	secretPrefix = "harp-secret-"
+	lockSuffix   = ".lock"
+)
 
 func newSecretDir(spec Spec) secretDir {
 	if len(spec.Secrets) == 0 && !spec.Private && !spec.PrivateTmp {
 		return secretDir{}
 	}
-	return secretDir{filepath.Join(os.TempDir(), secretPrefix+rand.Text()), spec.Secrets, spec.Private, spec.PrivateTmp}
+	path := filepath.Join(os.TempDir(), secretPrefix+rand.Text())
+	return secretDir{path: path, files: spec.Secrets, own: spec.Private, tmp: spec.PrivateTmp, held: new(secretLock)}
 }
 
 // write makes the files, for the command's user alone.
@@ -80,6 +92,30 @@ func (d secretDir) write(command proc.Spec) error {
 	return os.Lchown(d.path, owner.UID, owner.GID)
 }
 
+// writeLocked is write where nothing else says whose the files are, if this process dies.
+func (d secretDir) writeLocked(command proc.Spec) error {
+	if d.path == "" {
+		return nil
+	}
+	f, err := os.OpenFile(d.lockPath(), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if d.held.f = f; lock(f) != nil {
+		d.unlock() // a file system without locks: nobody can tell then
+	}
+	return d.write(command)
+}
+
+// unlock removes the file that is locked, if there is one.
+func (d secretDir) unlock() {
+	_ = os.Remove(d.lockPath()) // at worst it is left over
+	if d.held != nil && d.held.f != nil {
+		drop(d.held.f)
+		d.held.f = nil
+	}
+}
+
 func (d secretDir) writeTmp() error {
 	if err := os.Mkdir(d.around(), 0o700); err != nil {
 		return err
@@ -113,6 +149,7 @@ func (d secretDir) remove() {
 	if strings.HasPrefix(filepath.Base(d.path), secretPrefix) {
 		_ = os.RemoveAll(d.path) // what is the user's can be in the way; there is nobody to tell
 		_ = os.RemoveAll(d.around())
+		d.unlock()
 	}
 }
 

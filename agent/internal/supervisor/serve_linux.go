@@ -199,7 +199,7 @@ func (s *server) prepareTied(spec Spec, hold bool) error {
 		Version: protocolVersion, Key: &spec.Key, Supervisor: self,
 		Cgroup: s.engine.cgroup, Secrets: secrets.path,
 	}
-	return secrets.write(spec.Command)
+	return secrets.writeLocked(spec.Command)
 }
 
 // isTied reports whether the supervisor ends with its agent.
