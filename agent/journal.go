@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -174,10 +175,10 @@ func (h *journalHandle) close() {
 	h.unlock()
 }
 
-// owes reports whether the journal has something that would be lost with the process.
+// owes reports whether the journal has something that would be lost with the process, and that is worth waiting for.
 func (h *journalHandle) owes() bool {
 	j := h.current()
-	return h.lost && j != nil && len(j.Held()) > 0
+	return h.lost && j != nil && slices.ContainsFunc(j.Held(), func(h journal.Held) bool { return !infoOf(h).Reduced })
 }
 
 // current is the journal as it is open; nil: it is not.

@@ -18,11 +18,6 @@ import (
 // another one knows nothing of it, and has said so.
 const keepUnknown = 7 * 24 * time.Hour
 
-// keepStranger is how much longer than others a tombstone is kept of what was forgotten for a
-// dispatcher that knows nothing of it: its own may be away for long, not know that it was started,
-// and send it again.
-const keepStranger = 5 * 365 * 24 * time.Hour
-
 // journalInfo is what is journalled of an attempt beside its name, for those who
 // come after a restart.
 type journalInfo struct {
@@ -38,6 +33,7 @@ type journalInfo struct {
 	MaxExecTime    int64  `msgpack:"maxexec,omitempty"`
 	Fence          int64  `msgpack:"fence,omitempty"` // only where the journal does not say it
 	Spool          int64  `msgpack:"spool,omitempty"` // bytes that a command may keep beside the journal
+	Reduced        bool   `msgpack:"red,omitempty"`   // nothing is left of it but that it was started, which its own dispatcher may not know
 }
 
 // rebooted reports whether the machine has booted anew since, which is how the procedure ends.
@@ -170,7 +166,7 @@ func (s *session) awaitBegun(ctx context.Context) error {
 // sendHeld sends, in pages, every attempt that the agent holds, by the journal that HELLO named. The
 // error says why that is not known.
 func (s *session) sendHeld(j *journal.Journal) error {
-	list, err := s.agent.held(j)
+	list, err := s.agent.held(j, s.store)
 	if err != nil {
 		return err
 	}
@@ -189,8 +185,9 @@ func (s *session) sendHeld(j *journal.Journal) error {
 
 // held lists every attempt of dispatchers, by job and number: what a journal says,
 // except of those that are here, which know better. A journal that broke may have
-// more on disk than it says, also when another is open in its place: the error is its own.
-func (a *Agent) held(j *journal.Journal) ([]wire.HeldAttempt, error) {
+// more on disk than it says, also when another is open in its place: the error is its own. What was
+// reduced is listed for the dispatcher that it is of: else that would take it for never started.
+func (a *Agent) held(j *journal.Journal, store string) ([]wire.HeldAttempt, error) {
 	var list []wire.HeldAttempt
 	here := map[journal.Key]bool{}
 	for _, at := range a.attempts.held() {
@@ -201,9 +198,15 @@ func (a *Agent) held(j *journal.Journal) ([]wire.HeldAttempt, error) {
 		here[at.key.journal()] = true
 	}
 	for _, h := range j.Held() {
-		if !here[h.Key] && h.State != journal.Accepted {
-			list = append(list, heldAs(h))
+		if here[h.Key] || h.State == journal.Accepted {
+			continue
 		}
+		info := infoOf(h)
+		if info.Reduced && info.Store != store {
+			a.keepUnknown(h.Key, h.Started)
+			continue
+		}
+		list = append(list, heldAs(h, info))
 	}
 	slices.SortFunc(list, func(a, b wire.HeldAttempt) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Attempt, b.Attempt))
@@ -220,9 +223,9 @@ func (at *attempt) heldAs() wire.HeldAttempt {
 }
 
 // heldAs is what is said of an attempt that is in the journal only.
-func heldAs(h journal.Held) wire.HeldAttempt {
+func heldAs(h journal.Held, info journalInfo) wire.HeldAttempt {
 	state := wire.HeldGone
-	if h.State == journal.Ended {
+	if h.State == journal.Ended && !info.Reduced { // as of its END nothing is left
 		state = wire.HeldEnded
 	}
 	return wire.HeldAttempt{
@@ -277,19 +280,31 @@ func (s *session) forgetJournalled(k journal.Key) {
 	if !is {
 		return // what was never here leaves no trace
 	}
-	if infoOf(h).Store != s.store {
+	switch info := infoOf(h); {
+	case info.Store == s.store:
+		_ = j.Forget(k) // else it is listed and forgotten once more
+	case info.Reduced:
+		return
+	default:
 		ended, strange := endTime(j, h), s.agent.strangeSince(k)
 		keep := time.Since(ended) < keepUnknown || time.Since(strange) < keepUnknown
 		s.warn("the dispatcher does not know an attempt of another one", "job", k.Job, "attempt", k.Attempt, "ended", ended, "kept", keep)
-		if keep {
-			s.agent.keepUnknown(k, ended)
+		if s.agent.keepUnknown(k, ended); keep {
 			return
 		}
-		_ = j.ForgetFor(keepStranger, k)
+		_ = reduce(j, h) // else it is listed and reduced once more
 	}
-	_ = j.Forget(k) // else it is listed and forgotten once more
 	s.agent.attempts.vacate()
 	s.agent.attempts.lookIdle()
+}
+
+// reduce leaves of an attempt no more than that it was started, for its own dispatcher: that may be away for long, not
+// know that it was, and send it again or say that it was not.
+func reduce(j *journal.Journal, h journal.Held) error {
+	was := infoOf(h)
+	info := journalInfo{Store: was.Store, Procedure: was.Procedure, Reduced: true} // nothing of it is to be adopted
+	gone := wire.End{Gone: true, Started: &wire.Started{Time: h.Started.UnixNano()}}
+	return j.Reduce(h.Key, wire.Encode(info), encodeEnd(gone, nil))
 }
 
 // endTime is about when an attempt ended.
@@ -332,8 +347,12 @@ func (a *Agent) keepUnknown(k journal.Key, ended time.Time) {
 	a.unknown[k] = ended
 }
 
-// makeRoom is for what the journal refused with an error. If that is full, it forgets
-// of the attempts that are kept until the space is needed the one that ended first.
+// reducedCost is about how many bytes of the journal what was reduced takes. All together that is an eighth of them at
+// most, where the space is needed.
+const reducedCost = 700
+
+// makeRoom is for what the journal refused with an error. If that is full, it reduces of the attempts that are kept until
+// the space is needed the one that ended first; where all are, and are too many, it forgets that.
 // It reports whether there was one.
 func (a *Agent) makeRoom(err error) bool {
 	var full *journal.FullError
@@ -343,18 +362,39 @@ func (a *Agent) makeRoom(err error) bool {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var oldest journal.Key
-	for k, ended := range a.unknown {
-		if j.State(k) == journal.Ended && (oldest.Job == "" || ended.Before(a.unknown[oldest])) {
-			oldest = k
+	whole, reduced := a.oldestUnknownLocked(j)
+	switch {
+	case whole.Job != "":
+		a.repeated.Warn("", "how an attempt of another dispatcher ended is forgotten: its space is needed", "job", whole.Job, "attempt", whole.Attempt)
+		return reduce(j, whole) == nil
+	case reduced.Job != "":
+		delete(a.unknown, reduced.Key)
+		a.repeated.Warn("", "an attempt of another dispatcher is forgotten: its space is needed", "job", reduced.Job, "attempt", reduced.Attempt)
+		return j.Forget(reduced.Key) == nil
+	}
+	return false
+}
+
+// oldestUnknownLocked returns of the attempts that are kept until the space is needed those that ended first: one that
+// was not reduced, and one that was, if those are too many. A zero Held is none.
+func (a *Agent) oldestUnknownLocked(j *journal.Journal) (whole, reduced journal.Held) {
+	older := func(k, than journal.Key) bool { return than.Job == "" || a.unknown[k].Before(a.unknown[than]) }
+	n := int64(0)
+	for k := range a.unknown {
+		switch h, is := j.Get(k); {
+		case !is:
+		case infoOf(h).Reduced:
+			if n++; older(k, reduced.Key) {
+				reduced = h
+			}
+		case h.State == journal.Ended && older(k, whole.Key):
+			whole = h
 		}
 	}
-	if oldest.Job == "" {
-		return false
+	if n*reducedCost <= a.journal.opts.MaxAgent/8 {
+		reduced = journal.Held{}
 	}
-	delete(a.unknown, oldest)
-	a.repeated.Warn("", "an attempt of another dispatcher is forgotten: its space is needed", "job", oldest.Job, "attempt", oldest.Attempt)
-	return j.ForgetFor(keepStranger, oldest) == nil
+	return whole, reduced
 }
 
 // journalBroke ends the session with the dispatcher: the agent cannot say any more

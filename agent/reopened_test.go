@@ -476,7 +476,7 @@ func TestHeldOfAnotherJournalThanHelloNamed(t *testing.T) {
 		if j := s.agent.journal.current(); j == named || j.Err() != nil {
 			t.Fatalf("the journal is the same: %t, %v", j == named, j.Err())
 		}
-		if list, err := s.agent.held(named); !errors.Is(err, journal.ErrBroken) {
+		if list, err := s.agent.held(named, ""); !errors.Is(err, journal.ErrBroken) {
 			t.Errorf("held %+v, %v", list, err)
 		}
 	})

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -47,6 +48,20 @@ func TestNoSpace(t *testing.T) {
 			}
 		}
 	})
+}
+
+// holdsGone reports whether an attempt is listed as gone.
+func (m *machine) holdsGone(x *exchange) bool {
+	return slices.ContainsFunc(m.peer.held, func(h wire.HeldAttempt) bool { return h.Job == x.id && h.State == wire.HeldGone })
+}
+
+// gone receives END of an attempt of which it is known that it was started, and nothing else.
+func (x *exchange) gone() {
+	x.t.Helper()
+	if m := expect[wire.End](x, wire.TypeEnd); !m.Gone || m.Started == nil || len(m.Value) > 0 {
+		x.t.Errorf("END %+v", m)
+	}
+	x.x.Release()
 }
 
 // fill makes calls until there is no space for more.
@@ -122,7 +137,12 @@ func TestUnknownStore(t *testing.T) {
 		if len(m.peer.held) != len(calls) {
 			t.Errorf("held %+v", m.peer.held)
 		}
-		m.peer.call("once", nil, again(x)).tombstone()
+		m.peer.call("once", nil, again(x)).gone()
+		m.d.set(func(d *dispatcher) { d.welcome.Store = "store" })
+		m.lose()
+		if !m.holdsGone(x) {
+			t.Errorf("its own dispatcher is told of %+v", m.peer.held)
+		}
 	})
 }
 
@@ -258,8 +278,11 @@ func TestForgottenForAnotherStoreIsNotStartedAgain(t *testing.T) {
 				if m.lose(); restarted {
 					m.crash()
 				}
+				if !m.holdsGone(x) {
+					t.Errorf("it would be taken for proven not started: held %+v", m.peer.held)
+				}
 				runs := c.runs.Load()
-				m.peer.call("once", nil, again(x)).tombstone()
+				m.peer.call("once", nil, again(x)).gone()
 				if c.runs.Load() != runs {
 					t.Error("it is started a second time")
 				}

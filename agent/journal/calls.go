@@ -312,13 +312,7 @@ func (j *Journal) Ack(k Key, next int64) error {
 // for again, whatever their state, and leaves their tombstones. Those that are not
 // in the journal get one too: they will not be accepted. It does not wait, and may be
 // forgotten in a crash. If the commit fails it is written again later. Errors: ErrBroken, ErrClosed; ErrInvalid for no proper key.
-func (j *Journal) Forget(keys ...Key) error { return j.forget(0, keys) }
-
-// ForgetFor is Forget with tombstones that are kept for so much longer than others. Errors:
-// as of Forget.
-func (j *Journal) ForgetFor(longer time.Duration, keys ...Key) error { return j.forget(longer, keys) }
-
-func (j *Journal) forget(longer time.Duration, keys []Key) error {
+func (j *Journal) Forget(keys ...Key) error {
 	for _, k := range keys {
 		if err := checkKey(k); err != nil {
 			return err
@@ -326,11 +320,35 @@ func (j *Journal) forget(longer time.Duration, keys []Key) error {
 	}
 	_, err := j.doWhen(false, func(g *group) error {
 		now := time.Now()
-		at := now.Add(longer).UnixNano()
 		for _, k := range keys {
-			j.entombLocked(g, k, at, now)
+			j.entombLocked(g, k, now.UnixNano(), now)
 		}
 		j.tombs.expire(now)
+		return nil
+	})
+	return err
+}
+
+// Reduce leaves of an attempt that has ended, or has no process any more, nothing but an Info and an END without a
+// value, of at most MaxBare bytes: its records are gone. It does not wait, and may be forgotten in a crash. Errors:
+// ErrUnknown; ErrState for one that was not started; ErrInvalid.
+func (j *Journal) Reduce(k Key, info, end []byte) error {
+	if len(end) > MaxBare {
+		return fmt.Errorf("%w: the bare end has %d bytes, at most %d", ErrInvalid, len(end), MaxBare)
+	}
+	_, err := j.doWhen(false, func(g *group) error {
+		a := j.attempts[k]
+		switch {
+		case a == nil:
+			return ErrUnknown
+		case a.state == Accepted:
+			return ErrState
+		}
+		x := &extent{cost: endCost(end), pending: [][]byte{bytes.Clone(end)}}
+		next := &attempt{accepted: true, state: Ended, fence: a.fence, info: bytes.Clone(info), started: a.started, end: x}
+		j.replaceLocked(g, k, next)
+		g.add(&entry{kind: kindBegin, key: k, fence: next.fence, info: next.info, started: next.started}) // as if it came now
+		g.addEnd(&entry{kind: kindEnd, key: k, body: x.pending[0]}, x)
 		return nil
 	})
 	return err

@@ -268,6 +268,31 @@ func opForget(k Key) op {
 	}
 }
 
+// reduced is the Info of what was reduced.
+const reduced = "reduced"
+
+// torn is what was reduced, and lost its END as the machine went down.
+func (r row) torn() row {
+	r.State, r.End = Started, ""
+	return r
+}
+
+func opReduce(k Key, body string) op {
+	return op{
+		name:  fmt.Sprintf("reduce %v", k),
+		later: true,
+		call:  func(j *Journal) error { return j.Reduce(k, []byte(reduced), []byte(body)) },
+		model: func(m model) bool {
+			r := m[k]
+			if r.State != Started && r.State != Stopping && r.State != Ended || len(body) > MaxBare {
+				return false
+			}
+			m[k] = row{State: Ended, Fence: r.Fence, Info: reduced, End: body, Records: map[int64]string{}}
+			return true
+		},
+	}
+}
+
 func opSync() op {
 	return op{name: "sync", call: (*Journal).Sync, model: func(model) bool { return true }}
 }
@@ -315,7 +340,7 @@ func (h *history) allows(got model) error {
 	for _, k := range universe {
 		ok := false
 		for _, m := range h.since {
-			ok = ok || reflect.DeepEqual(m[k], got[k])
+			ok = ok || reflect.DeepEqual(m[k], got[k]) || m[k].Info == reduced && reflect.DeepEqual(m[k].torn(), got[k])
 		}
 		if !ok {
 			return fmt.Errorf("%v is %+v; it may be:%s", k, got[k], lines(h.since, k))
@@ -369,10 +394,13 @@ func (d dice) op() op {
 	case 6:
 		return opEnd(k, d.text(1500))
 	case 7:
-		if d(4) > 0 {
-			return opAck(k, int64(d(20)))
+		switch d(6) {
+		case 0:
+			return opForget(k)
+		case 1:
+			return opReduce(k, d.text(1000))
 		}
-		return opForget(k)
+		return opAck(k, int64(d(20)))
 	case 8:
 		return opAck(k, int64(d(40)))
 	case 9, 10, 11:

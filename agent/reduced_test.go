@@ -1,0 +1,142 @@
+package agent_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/agent/journal"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// belongsTo makes the dispatcher that of a store, in a new session.
+func (m *machine) belongsTo(store string) {
+	m.t.Helper()
+	m.d.set(func(d *dispatcher) { d.welcome.Store = store })
+	m.lose()
+}
+
+// reduces lets another dispatcher forget what the agent holds, after which nothing is left but that it was started.
+func (m *machine) reduces() {
+	m.t.Helper()
+	m.belongsTo("other")
+	m.peer.forget(m.peer.held...)
+	time.Sleep(8 * 24 * time.Hour)
+	m.lose()
+	m.peer.forget(m.peer.held...)
+	synctest.Wait()
+}
+
+// TestReducedForItsOwnDispatcher checks what becomes of an attempt of which nothing is left but that it was started:
+// its own dispatcher, which may not know that, is told that it has gone, and can forget it; another one is told nothing
+// of it, and cannot.
+func TestReducedForItsOwnDispatcher(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		m := newMachine(t, p, newCounter().offer, agent.Limits{})
+		x := m.peer.call("once", nil).accepted()
+		expect[wire.End](x, wire.TypeEnd)
+		m.reduces()
+		m.lose()
+		m.checkHeld(x, "", 0)
+		m.peer.forget(wire.HeldAttempt{Job: x.id, Attempt: 1})
+		time.Sleep(time.Second)
+		m.belongsTo("store")
+		m.checkHeld(x, wire.HeldGone, 0)
+		m.peer.resume(x.id, 5).gone() // which had been told of five records
+		m.crash()
+		m.checkHeld(x, wire.HeldGone, 0)
+		m.peer.forget(m.peer.held...)
+		synctest.Wait()
+		if m.agent.Holds(x.id) {
+			t.Error("its own dispatcher has forgotten it, and it is kept")
+		}
+	})
+}
+
+// TestReducedInPart checks that it is told of where the machine went down before its END was written, of a command that
+// ends with a reboot, too.
+func TestReducedInPart(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		m := newMachine(t, p, newCounter().offer, agent.Limits{})
+		m.run.stop()
+		m.run.wait()
+		j, err := journal.Open(m.disk.Mount(), journal.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		info := wire.Encode(map[string]any{"store": "store", "proc": "count", "red": true})
+		x := &exchange{t: t, id: harp.NewID()}
+		if err := j.AcceptStart(journal.Key{Job: x.id, Attempt: 1}, journal.Accept{Info: info}, time.Unix(0, 0)); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		m.boot()
+		m.checkHeld(x, wire.HeldGone, 0)
+		m.peer.resume(x.id, 0).gone()
+		m.belongsTo("other")
+		m.checkHeld(x, "", 0)
+	})
+}
+
+// TestReducedAttemptsGiveWay checks that what is left of attempts of other dispatchers takes an eighth of the journal at
+// most, where the space is needed.
+func TestReducedAttemptsGiveWay(t *testing.T) {
+	const size, share = 40_000, 40_000 / 8 / 700
+	inMemory(t, func(t *testing.T, p place) {
+		c := newCounter()
+		m := newMachine(t, p, c.offer, agent.Limits{MaxJournal: size})
+		for range 3 * share {
+			expect[wire.End](m.peer.call("once", nil).accepted(), wire.TypeEnd)
+		}
+		m.reduces()
+		for reason := ""; reason == ""; {
+			x := m.peer.call("count", nil)
+			if f := x.receive(); f.Type == wire.TypeNotNow {
+				reason = wire.NotNowNoSpace
+			}
+		}
+		close(c.release)
+		time.Sleep(time.Second)
+		m.belongsTo("store")
+		gone := 0
+		for _, h := range m.peer.held {
+			if h.State == wire.HeldGone {
+				gone++
+			}
+		}
+		if gone != share {
+			t.Errorf("%d are left, %d of %d may be", gone, share, 3*share)
+		}
+	})
+}
+
+// TestReducedKeepsNobodyFromEnding checks that an agent whose journal is in memory is idle though something is left in it
+// for a dispatcher that may never come.
+func TestReducedKeepsNobodyFromEnding(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		m := &machine{t: t, p: p, d: listen(t, p)}
+		m.agent = newAgent(t, p)
+		newCounter().offer(m.agent)
+		r := run(t, func(ctx context.Context) error { return m.agent.Connect(ctx, m.d.addr) })
+		m.peer = <-m.d.sessions
+		expect[wire.End](m.peer.call("once", nil).accepted(), wire.TypeEnd)
+		idle := make(chan error, 1)
+		go func() { idle <- m.agent.Drain(t.Context()) }()
+		m.reduces()
+		select {
+		case err := <-idle:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Error("it is not idle")
+		}
+		r.stop()
+		r.wait()
+	})
+}
