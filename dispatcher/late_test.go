@@ -1,6 +1,7 @@
 package dispatcher_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -187,6 +188,10 @@ func TestALostJournalIsToldThoughItsSessionEnds(t *testing.T) {
 		"one of them cannot be moved": func(ctx context.Context, st store.Store, ts []store.Transition) ([]store.Change, error) {
 			out, err := st.Apply(ctx, ts[0])
 			return append(out, store.Change{Err: errors.New("cannot be moved")}), err
+		},
+		"the others cannot be stored": func(ctx context.Context, st store.Store, ts []store.Transition) ([]store.Change, error) {
+			out, err := st.Apply(ctx, ts[0])
+			return append(out, store.Change{Err: errTrouble}), cmp.Or(err, errTrouble)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -201,10 +201,10 @@ func (r *reconciliation) commit(ctx context.Context) error {
 func (r *reconciliation) commitList(ctx context.Context, list []store.Transition) error {
 	for chunk := range slices.Chunk(list, 500) {
 		changes, err := r.s.d.applyTransitions(ctx, chunk...)
+		r.s.d.appendEvents(journalsGone(chunk, changes)...) // the next session finds none of these; also with an error: some may be stored
 		if err != nil {
 			return err
 		}
-		r.s.d.appendEvents(journalsGone(chunk, changes)...) // the next session finds none of these
 		for _, c := range changes {
 			if c.Err != nil && !errors.Is(c.Err, store.ErrIllegal) {
 				return c.Err

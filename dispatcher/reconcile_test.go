@@ -339,6 +339,35 @@ func TestASilentHostsJobIsUnknownThenLostThenLate(t *testing.T) {
 	})
 }
 
+// A host that was heard meanwhile may be silent as long again: what it holds of an attempt may be on its way.
+func TestAHostThatIsHeardMeanwhileMayBeSilentAsLongAgain(t *testing.T) {
+	for name, state := range map[string]string{"ended": wire.HeldEnded, "gone": wire.HeldGone} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, sys *system) {
+				i := interrupt(t, sys, saidStart, false)
+				time.Sleep(23*time.Hour + 50*time.Minute)
+				second, asked := i.again(t, sys, "j", state)
+				if m := <-asked; m.resume == nil {
+					t.Errorf("it is asked %+v", m)
+				}
+				second.tr.Close(nil) // before it has said how it ended
+				time.Sleep(20 * time.Minute)
+				if s := i.status(t); s.State != harp.StateUnknown {
+					t.Errorf("20 minutes after it was heard it is %s (%s)", s.State, s.Reason)
+				}
+				time.Sleep(23*time.Hour + 35*time.Minute)
+				if s := i.status(t); s.State != harp.StateUnknown {
+					t.Errorf("before LostAfter is over it is %s (%s)", s.State, s.Reason)
+				}
+				time.Sleep(10 * time.Minute)
+				if s := i.status(t); s.State != harp.StateLost || s.Reason != harp.LostTooLong {
+					t.Errorf("then it is %s (%s)", s.State, s.Reason)
+				}
+			})
+		})
+	}
+}
+
 // An operator may give up what is unknown, by whose word it is known.
 func TestForceLost(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {

@@ -262,6 +262,9 @@ func (l Life) unknown(e Event) (Life, Effect, bool) {
 	switch e.Kind {
 	case CancelReq:
 		return l.cancelRequested(e), Effect{}, true
+	case Silent: // again: the host was heard meanwhile, and has not told all
+		l.WakeAt = e.Wake
+		return l, Effect{}, true
 	case Withdrawn, Refused:
 		if covered.State == harp.StateSent && covered.Cancel != nil {
 			covered.State = harp.StateCancelling

@@ -157,6 +157,10 @@ func TestSilent(t *testing.T) {
 	if !l.WakeAt.Equal(until) || l.UnknownOf != harp.StateSent {
 		t.Fatalf("it is %+v", l)
 	}
+	later, _, err := l.Next(about(l, store.Event{Kind: store.Silent, Wake: until.Add(time.Hour)}, 8))
+	if err != nil || !later.WakeAt.Equal(until.Add(time.Hour)) || later.UnknownOf != harp.StateSent || !later.Since.Equal(l.Since) {
+		t.Errorf("silent again it is %+v, %v", later, err)
+	}
 	back, _, err := l.Next(about(l, store.Event{Kind: store.Alive}, 9))
 	if err != nil || !back.WakeAt.IsZero() || back.State != harp.StateCancelling {
 		t.Errorf("back it is %+v, %v", back, err)

@@ -184,6 +184,7 @@ var table = []row{
 	{"cancelling", cancelling, ev(store.End)[0], harp.StateSucceeded, "", harp.DidRun, "gives", false, "", none},
 	{"cancelling", cancelling, failed(store.End, "remote"), harp.StateFailed, "", harp.DidRun, "gives", false, "remote", none},
 	{"cancelling", cancelling, ev(store.Silent)[0], harp.StateUnknown, "", "", "keeps", false, "", none},
+	{"unknown", unknown, ev(store.Silent)[0], harp.StateUnknown, "", "", "keeps", false, "", none},
 	{"cancelling", cancelling, lose(harp.LostAgentRestarted), harp.StateLost, harp.LostAgentRestarted, harp.MayHaveRun, "gives", false, "lost", none},
 	{"sent", sent, lose(harp.LostForced), harp.StateLost, harp.LostForced, harp.MayHaveRun, "gives", false, "lost", none},
 	{"running", running, lose(harp.LostForced), harp.StateLost, harp.LostForced, harp.MayHaveRun, "gives", false, "lost", none},
@@ -238,7 +239,6 @@ var table = []row{
 	{"running", running, ev(store.Claimed)[0], "", "", "", "", false, "", none},
 	{"running", running, because(store.Expire, "start_before"), "", "", "", "", false, "", none},
 	{"running", running, ev(store.Started)[0], "", "", "", "", false, "", none},
-	{"unknown", unknown, ev(store.Silent)[0], "", "", "", "", false, "", none},
 	{"unknown", unknown, ev(store.Started)[0], "", "", "", "", false, "", none},
 	{"unknown", unknown, stopped(store.Stop, harp.LimitSilenceTimeout), "", "", "", "", false, "", none},
 }

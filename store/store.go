@@ -150,7 +150,7 @@ type Jobs interface {
 
 	// Silence moves every job that holds an attempt on this host to unknown, in as few
 	// commits as their size allows, usually one: nothing was heard of it. Those that are not reconciled by lostAt end as
-	// lost(too_long), by Advance. It returns the jobs it moved.
+	// lost(too_long), by Advance, those too that were unknown before. It returns the jobs it moved.
 	Silence(ctx context.Context, host string, at, lostAt time.Time) ([]*Job, error)
 
 	// Returning returns the jobs whose last attempt an agent may still speak of

@@ -83,7 +83,7 @@ func (m *model) silence(host string, now, lostAt time.Time) []*modelJob {
 	var out []*modelJob
 	for _, j := range m.jobs {
 		holds := store.HoldsSlot(j.State) && j.State != harp.StateUnknown
-		if j.Host != host || !holds && !j.Survivor {
+		if j.Host != host || !store.HoldsSlot(j.State) && !j.Survivor {
 			continue
 		}
 		if _, _, err := m.apply(j, store.Event{Kind: store.Silent, At: now, Wake: lostAt, Attempt: j.Attempt, Fence: j.Fence}); err != nil {

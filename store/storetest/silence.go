@@ -69,6 +69,21 @@ var silencing = []rule{
 		w.pass(1)
 		w.ids(w.advance().Ended, j)
 	}},
+	{"silence/again", "who is heard meanwhile, and silent again, has as long again", func(w *world) {
+		j := w.running()
+		w.silence("h")
+		since := w.now
+		w.pass(time.Hour / 2)
+		w.ids(w.silence("h"))
+		w.due(w.now.Add(time.Hour))
+		w.pass(time.Hour - 1)
+		w.ids(w.advance().Ended)
+		if got := w.state(j, harp.StateUnknown); !got.Since.Equal(since) {
+			w.Fatalf("it is %+v", got.Life)
+		}
+		w.pass(1)
+		w.ids(w.advance().Ended, j)
+	}},
 	{"silence/back", "who is heard again in time has lost nothing", func(w *world) {
 		a, b := w.running(), w.running()
 		w.silence("h")

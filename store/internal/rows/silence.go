@@ -45,7 +45,7 @@ func (s *Store) silenceHost(t *tx, hostName string, event store.Event) (moved []
 		}
 		before, err := readJob(t, i)
 		switch {
-		case err != nil && s.skipDamaged(s.sched.Job(i), err), err == nil && before.State == harp.StateUnknown:
+		case err != nil && s.skipDamaged(s.sched.Job(i), err), err == nil && before.State == harp.StateUnknown && before.WakeAt.Equal(event.Wake):
 			continue
 		case err != nil:
 			return moved, false, err
@@ -62,7 +62,7 @@ func (s *Store) silenceHost(t *tx, hostName string, event store.Event) (moved []
 			return moved, false, c.Err
 		}
 		n++
-		if c.Job.State == harp.StateUnknown {
+		if c.Job.State == harp.StateUnknown && before.State != harp.StateUnknown {
 			moved = append(moved, c.Job)
 		}
 	}
