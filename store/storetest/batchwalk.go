@@ -34,6 +34,33 @@ func (w *batchWalk) checkEnded() {
 	}
 }
 
+// checkStarted checks that what an operation has started is of a batch that nothing has stopped, this operation included.
+func (w *batchWalk) checkStarted(jobs []*store.Job) {
+	w.Helper()
+	for _, j := range jobs {
+		if is := w.readBatch(w.b); j.Batch == w.b.ID && is.State != harp.BatchRunning {
+			w.Fatalf("step %d on host %s is started in the operation in which its batch is %s(%s)", j.Step(), j.Host, is.State, is.Reason)
+		}
+	}
+}
+
+// advance is that of the world, each operation of which is checked.
+func (w *batchWalk) advance() {
+	w.Helper()
+	for more := true; more; {
+		did, err := w.st.Advance(w.ctx(), w.now)
+		w.must(err)
+		w.checkStarted(did.Claimed)
+		more = did.More
+	}
+}
+
+// claim is that of the world, and checked.
+func (w *batchWalk) claim(n int, hosts ...string) {
+	w.Helper()
+	w.checkStarted(w.world.claim(n, hosts...))
+}
+
 func (w *batchWalk) step() {
 	host := w.hosts[w.r.IntN(len(w.hosts))]
 	switch n := w.r.IntN(28); {
@@ -42,7 +69,8 @@ func (w *batchWalk) step() {
 		w.claim(10, host)
 	case n < 5:
 		w.st.SetGate(host, store.Gate{Reason: harp.ReasonOffline, LastHeard: w.now})
-		w.silence(host)
+		_, err := w.st.Silence(w.ctx(), host, w.now, w.now.Add(time.Duration(1+w.r.IntN(300))*time.Second))
+		w.must(err)
 	case n == 5 && w.readBatch(w.b).State == harp.BatchRunning:
 		w.change(w.b, store.BatchPaused)
 	case n == 6 && w.readBatch(w.b).State == harp.BatchPaused:
@@ -61,6 +89,10 @@ func (w *batchWalk) step() {
 	case n < 10:
 		w.pass(time.Duration(w.r.IntN(60)) * time.Second)
 		w.advance()
+	case n == 10 && w.b.Member.Queue != nil && w.r.IntN(2) == 0:
+		until := w.now.Add(time.Duration(1+w.r.IntN(60)) * time.Second)
+		err := w.st.ChangeQueue(w.ctx(), w.b.Member.Queue, harp.QueueChange{Paused: new(true), Until: until}, store.Operation{ID: w.id(), By: caller, Time: w.now})
+		w.must(err)
 	case n == 10:
 		w.st.SetHolds(host, nil)
 	case n < 14:
@@ -87,14 +119,17 @@ func (w *batchWalk) moveSome() {
 		e.Jitter = w.r.Float64()
 		switch {
 		case e.Kind == store.NotNow:
-			e.Wake = w.now.Add(time.Second)
+			e.Wake = w.now.Add(time.Duration(1+w.r.IntN(60)) * time.Second)
 		case e.Kind == store.End && w.r.IntN(4) == 0:
 			e.Failure = failures.New("remote", "no")
 		}
 		ts = append(ts, store.Transition{ID: j.ID, Event: e})
 	}
-	_, err := w.st.Apply(w.ctx(), ts...) // some of it may not be possible
+	out, err := w.st.Apply(w.ctx(), ts...) // some of it may not be possible
 	w.must(err)
+	for _, c := range out {
+		w.checkStarted(c.Claimed)
+	}
 }
 
 // finish has every member end that has not.
@@ -164,7 +199,7 @@ func walkBatch(seed uint64) func(w *world) {
 	}
 }
 
-const walkRule = "whatever happens to a batch, its counts are what its members say, no more than may hold a slot, waves come one after the other, the log has each end once, and it ends"
+const walkRule = "whatever happens to a batch, its counts are what its members say, no more than may hold a slot, waves come one after the other, the log has each end once, nothing is started in or after what stops it, and it ends"
 
 // batchWalks are walks with different seeds.
 func batchWalks(from, n uint64) (rules []rule) {
