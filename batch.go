@@ -173,13 +173,35 @@ var retriedByDefault = []string{
 // Errors: ErrConflict while this batch runs, ErrNotFound (it, or no member is in such a state),
 // ErrInvalid (retry: which), ErrPruned, and as [Target.Call].
 func (b *Batch) Retry(ctx context.Context, which []string, opts ...Option) (*Batch, error) {
-	made, err := b.service.JobRequest(ctx, b.id)
+	req, err := b.retryRequest(ctx, which, opts)
 	if err != nil {
 		return nil, err
 	}
+	return submitBatch(ctx, b.service, req, nil)
+}
+
+// PreviewRetry says what [Batch.Retry], given the same, would meet now, as [Target.Preview] does of a call: of its hosts, those whose
+// members would be made again and that are known still. The request is the one that Retry would make, with the procedure, the arguments
+// and the options that it takes over. Nothing is stored. Errors: as Retry, but that Refusal of the Preview says what a batch is
+// refused for when its hosts are known.
+func (b *Batch) PreviewRetry(ctx context.Context, which []string, opts ...Option) (Preview, Request, error) {
+	req, err := b.retryRequest(ctx, which, opts)
+	if err != nil {
+		return Preview{}, Request{}, err
+	}
+	p, err := b.service.PreviewBatch(ctx, Submission{Request: req.Encode()})
+	return p, req, err
+}
+
+// retryRequest is the request by which members of the batch are made again.
+func (b *Batch) retryRequest(ctx context.Context, which []string, opts []Option) (Request, error) {
+	made, err := b.service.JobRequest(ctx, b.id)
+	if err != nil {
+		return Request{}, err
+	}
 	old, err := DecodeRequest(made.Request)
 	if err != nil {
-		return nil, err
+		return Request{}, err
 	}
 	if len(which) == 0 {
 		which = retriedByDefault
@@ -191,9 +213,9 @@ func (b *Batch) Retry(ctx context.Context, which []string, opts ...Option) (*Bat
 	on := Request{Target: old.Target, List: old.List, RetryOf: b.id}
 	req, err := newBatchRequest(on, old.Procedure, old.Args, slices.Concat([]Option{again}, opts))
 	if err != nil {
-		return nil, WrapCallError(old.Procedure, old.Target, err)
+		return Request{}, WrapCallError(old.Procedure, old.Target, err)
 	}
-	return submitBatch(ctx, b.service, req, nil)
+	return req, nil
 }
 
 // submitBatch submits the request of a batch, with the hosts of its list.

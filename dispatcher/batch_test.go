@@ -268,6 +268,9 @@ func TestStopAndRetry(t *testing.T) {
 		if _, err := b.Retry(ctx, []string{"lost"}); !errors.Is(err, harp.ErrNotFound) {
 			t.Errorf("made again of none: %v", err)
 		}
+		if _, _, err := b.PreviewRetry(ctx, []string{"lost"}); !errors.Is(err, harp.ErrNotFound) {
+			t.Errorf("of none it would be made again: %v", err)
+		}
 		if err := b.Resume(ctx); err != nil {
 			t.Error(err)
 		}
@@ -280,6 +283,13 @@ func TestStopAndRetry(t *testing.T) {
 		}
 		if n, err := b.Cancel(ctx); n != 0 || err != nil {
 			t.Errorf("a cancel of one that has ended: %d, %v", n, err)
+		}
+		seen, req, err := b.PreviewRetry(ctx, nil, harp.Parallel(2))
+		if err != nil || seen.Hosts != 2 || !seen.Refusal.IsZero() || req.Procedure != "fail.on" || req.RetryOf != b.ID() || req.Batch.Parallel != 2 || req.Batch.StopAfter != "2" {
+			t.Errorf("made again it would be %+v, %+v, %v", seen, req, err)
+		}
+		if n := len(allOf(t, sys.caller.Batches(ctx, harp.BatchFilter{}))); n != 1 {
+			t.Errorf("there are %d batches", n)
 		}
 		again := must[*harp.Batch](t)(b.Retry(ctx, nil, harp.Parallel(2)))
 		s = ended(t, again, harp.BatchFailed, harp.BatchReasonFailures)

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -126,7 +129,7 @@ and options are those of the old batch unless they are given.
 
 Members that were lost, or cancelled while they ran, may have done something: they are
 called again only with --lost and --cancelled.`,
-		Example:     "  harp batch retry last --failed --unreachable\n  harp batch retry last --failed --parallel 1 -d",
+		Example:     "  harp batch retry last --failed --unreachable\n  harp batch retry last --failed --parallel 1 -d\n  harp batch retry last --dry-run",
 		Args:        cobra.ExactArgs(1),
 		Annotations: runs(),
 	}
@@ -137,9 +140,7 @@ called again only with --lost and --cancelled.`,
 	}
 	flags.BoolVar(&f.noFold, "no-fold", false, "print the result of each host as it ends, equal ones too")
 	flags.BoolVar(&f.follow, "follow", false, "print the records of all hosts, too, as they come")
-	for _, name := range []string{"subset", "dry-run"} {
-		_ = flags.MarkHidden(name)
-	}
+	_ = flags.MarkHidden("subset")
 	c.bindExit(cmd, exitMapped)
 	cmd.RunE = c.asksBatch(func(ctx context.Context, caller *harp.Caller, batch *harp.Batch) error {
 		var which []string
@@ -155,9 +156,6 @@ called again only with --lost and --cancelled.`,
 
 // retryBatch calls members of a batch again and, unless detached, waits for their end.
 func (c *cli) retryBatch(ctx context.Context, caller *harp.Caller, f *batchFlags, batch *harp.Batch, which []string) error {
-	if f.dryRun {
-		return invalid("dry-run", "cannot be had of the retry of a batch; harp batch hosts %s --state failed lists hosts that one calls", batch.ID())
-	}
 	opts, err := f.batchOptions()
 	if err != nil {
 		return err
@@ -166,6 +164,10 @@ func (c *cli) retryBatch(ctx context.Context, caller *harp.Caller, f *batchFlags
 	if err != nil {
 		return err
 	}
+	f.onlyOutput = s.Procedure == execProcedure
+	if f.dryRun {
+		return c.rehearseRetry(ctx, caller, f, batch, which, opts)
+	}
 	doc, err := findOnTarget(ctx, caller, s.Target, s.Procedure)
 	if err == nil { // else whoever is asked to make the calls says it better
 		err = c.confirm(ctx, doc, "hosts of batch "+s.ID, f.sure)
@@ -173,11 +175,51 @@ func (c *cli) retryBatch(ctx context.Context, caller *harp.Caller, f *batchFlags
 			return err
 		}
 	}
-	f.onlyOutput = s.Procedure == execProcedure
 	c.sayNewID(&f.callFlags)
 	again, err := batch.Retry(ctx, which, opts...)
 	if err != nil {
 		return didNotRun(err)
 	}
 	return c.batchMade(ctx, again, f, "batch "+again.ID()+" repeats "+s.ID)
+}
+
+// rehearseRetry says what would become of calling members of a batch again.
+func (c *cli) rehearseRetry(ctx context.Context, caller *harp.Caller, f *batchFlags, batch *harp.Batch, which []string, opts []harp.Option) error {
+	if f.options.Drift != "" {
+		opts = append(opts, harp.DryRun())
+	}
+	seen, req, err := batch.PreviewRetry(ctx, which, opts...)
+	if err != nil {
+		return err
+	}
+	f.options = req.Batch // those taken over, too
+	p := &batchPlan{flags: f, args: req.Args, target: cmp.Or(req.Target, "hosts of batch "+req.RetryOf), retryOf: req.RetryOf, preview: seen}
+	if p.doc, err = findForRetry(ctx, caller, req.Target, req.Procedure); err != nil {
+		return err
+	}
+	if len(req.Batch.Then) > 0 {
+		f.steps, f.stepDocs = []harp.Step{{Procedure: req.Procedure, Args: req.Args}}, []harp.ProcedureDoc{p.doc}
+	}
+	for _, s := range req.Batch.Then {
+		doc, err := findForRetry(ctx, caller, req.Target, s.Procedure)
+		if err != nil {
+			return err
+		}
+		f.steps, f.stepDocs = append(f.steps, harp.Step{Procedure: s.Procedure, Args: s.Args, On: s.On}), append(f.stepDocs, doc)
+	}
+	if err := p.count(); err != nil {
+		return err
+	}
+	return c.rehearseBatch(ctx, p, func(dry harp.Option) (*harp.Batch, error) {
+		return batch.Retry(ctx, which, append(slices.Clone(opts), dry)...)
+	})
+}
+
+// findForRetry finds out what a procedure is that is called again: the target may select other hosts by now, or none.
+func findForRetry(ctx context.Context, caller *harp.Caller, target, name string) (harp.ProcedureDoc, error) {
+	doc, err := findOnTarget(ctx, caller, target, name)
+	if errors.Is(err, harp.ErrNotFound) && target != "" {
+		return findOnTarget(ctx, caller, "", name)
+	}
+	return doc, err
 }

@@ -19,6 +19,7 @@ type batchPlan struct {
 	doc     harp.ProcedureDoc
 	args    any
 	target  string
+	retryOf string // the batch of which it calls members again; "": none
 	preview harp.Preview
 	hosts   int   // that would be called
 	waves   []int // how many have been called when each is over
@@ -135,16 +136,12 @@ func (c *cli) confirmBatch(ctx context.Context, p *batchPlan) ([]harp.Option, er
 
 // rehearseBatch says what would become of a batch. A procedure that has a dry run of its own is
 // asked for that, too, if the batch would run; the steps of a chain if all have one.
-func (c *cli) rehearseBatch(ctx context.Context, hosts *harp.Target, p *batchPlan) error {
+func (c *cli) rehearseBatch(ctx context.Context, p *batchPlan, run func(dry harp.Option) (*harp.Batch, error)) error {
 	if p.why != nil || p.flags.options.Drift == "" && len(p.withoutDryRun()) > 0 { // a check without one is refused
 		return c.plannedBatch(p)
 	}
 	c.notice("would run %s", p.text())
-	call := func() (*harp.Batch, error) { return hosts.Call(ctx, p.doc.Name, p.args, harp.DryRun()) }
-	if len(p.flags.steps) > 0 {
-		call = func() (*harp.Batch, error) { return hosts.Chain(ctx, p.flags.steps, harp.DryRun()) }
-	}
-	batch, err := call()
+	batch, err := run(harp.DryRun())
 	if err != nil {
 		return didNotRun(err)
 	}
@@ -183,6 +180,9 @@ func (c *cli) plannedBatch(p *batchPlan) error {
 	}
 	if c.format != formatText {
 		what := object{{"dry_run", true}, {"target", p.target}, {"procedure", p.flags.called(p.doc)}, {"args", args}}
+		if p.retryOf != "" {
+			what = append(what, object{{"retry_of", p.retryOf}}...)
+		}
 		if len(steps) > 0 {
 			what = append(what, object{{"steps", steps}}...)
 		}
@@ -201,6 +201,9 @@ func (c *cli) plannedBatch(p *batchPlan) error {
 		verdict = refused.Error()
 	}
 	pairs := [][2]string{{"target", p.target}, {"procedure", p.flags.called(p.doc)}}
+	if p.retryOf != "" {
+		pairs = append(pairs, [2]string{"retry of", p.retryOf})
+	}
 	for n, s := range steps {
 		what := s.Procedure + " " + valueText(s.Args)
 		if s.On != "" && s.On != harp.OnSucceeded {

@@ -284,19 +284,19 @@ func (c *cli) callTarget(ctx context.Context, caller *harp.Caller, f *batchFlags
 	if p.why != nil && (!f.dryRun || f.options.Drift != "") { // a check is no rehearsal
 		return didNotRun(p.why)
 	}
+	call := func(opts ...harp.Option) (*harp.Batch, error) { return hosts.Call(ctx, doc.Name, args, opts...) }
+	if len(f.steps) > 0 {
+		call = func(opts ...harp.Option) (*harp.Batch, error) { return hosts.Chain(ctx, f.steps, opts...) }
+	}
 	if f.dryRun {
-		return c.rehearseBatch(ctx, hosts, p)
+		return c.rehearseBatch(ctx, p, func(dry harp.Option) (*harp.Batch, error) { return call(dry) })
 	}
 	confirmed, err := c.confirmBatch(ctx, p)
 	if err != nil {
 		return err
 	}
 	c.sayNewID(&f.callFlags)
-	call := func() (*harp.Batch, error) { return hosts.Call(ctx, doc.Name, args, confirmed...) }
-	if len(f.steps) > 0 {
-		call = func() (*harp.Batch, error) { return hosts.Chain(ctx, f.steps, confirmed...) }
-	}
-	batch, err := call()
+	batch, err := call(confirmed...)
 	if err != nil {
 		return didNotRun(err)
 	}
