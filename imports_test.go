@@ -17,8 +17,8 @@ func TestImports(t *testing.T) {
 			"github.com/vmihailenco/tagparser/v2", // of msgpack
 		},
 		"./target":   {},
-		"./schedule": {"github.com/adhocore/gronx"},
-		"./window":   {"github.com/adhocore/gronx"}, // of schedule
+		"./schedule": {},
+		"./window":   {},
 		"./notify": {
 			"github.com/google/uuid", // of the root, as the others
 			"github.com/vmihailenco/msgpack/v5",

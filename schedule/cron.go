@@ -1,23 +1,19 @@
 package schedule
 
 import (
+	"iter"
 	"math/bits"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/adhocore/gronx"
 )
 
-// expression is a cron expression. Its days come from gronx, which is never told of a zone. What gronx is
-// given was read here before: it takes names in the wrong field and text behind a number, and finds
-// a wrong item of a list only at times at which none before it is due. The times of a day are sets here: gronx reads its
-// text anew for each time.
+// expression is a cron expression: sets of what its fields name, so that asking it costs the same whatever its text is. It is never told
+// of a zone.
 type expression struct {
 	seconds, minutes, hours uint64 // a bit for each
-	days                    string // all seven fields, in numbers, as of midnights; "": all days
+	days                    days
 	class                   class
 }
 
@@ -42,10 +38,14 @@ func (c class) rules() (Gap, Repeat) {
 	}
 }
 
+// weekdays is the name of the field whose 0 and 7 are the same.
+const weekdays = "day of week"
+
 // part is one of the seven fields of an expression.
 type part struct {
 	name     string
 	min, max int
+	steps    int      // what */n counts from
 	names    []string // of its values from min on
 	special  func(p part, item string) (string, bool)
 }
@@ -54,9 +54,9 @@ var parts = [...]part{
 	{name: "second", max: 59},
 	{name: "minute", max: 59},
 	{name: "hour", max: 23},
-	{name: "day of month", min: 1, max: 31, special: part.specialDay},
-	{name: "month", min: 1, max: 12, names: []string{"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"}},
-	{name: "day of week", max: 7, names: []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}, special: part.specialWeekday},
+	{name: "day of month", min: 1, max: 31, steps: 1, special: part.specialDay},
+	{name: "month", min: 1, max: 12, steps: 1, names: []string{"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"}},
+	{name: weekdays, max: 7, names: []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}, special: part.specialWeekday},
 	{name: "year", min: 1970, max: 9999},
 }
 
@@ -78,10 +78,7 @@ func parseCron(text string) (expression, error) {
 			return expression{}, err
 		}
 	}
-	e := expression{seconds: parts[0].set(fields[0]), minutes: parts[1].set(fields[1]), hours: parts[2].set(fields[2])}
-	if slices.ContainsFunc(fields[3:], func(field string) bool { return field != "*" }) {
-		e.days = "0 0 0 " + strings.Join(fields[3:], " ")
-	}
+	e := expression{seconds: parts[0].set(fields[0]), minutes: parts[1].set(fields[1]), hours: parts[2].set(fields[2]), days: readDays(fields[3:])}
 	switch {
 	case fields[2][0] == '*':
 		e.class = classHours
@@ -237,25 +234,42 @@ func parseNumber(text string) (int, bool) {
 	return n, err == nil
 }
 
-// set is which values a field has that was read, a bit for each.
+// set is which values a field has that was read, a bit for each. What special reads is none of them.
 func (p part) set(field string) (set uint64) {
 	for item := range strings.SplitSeq(field, ",") {
-		values, every, stepped := strings.Cut(item, "/")
-		first, last, ranged := strings.Cut(values, "-")
-		low, _ := parseNumber(first) // * begins with the first
-		high, _ := parseNumber(last)
-		step, _ := parseNumber(every)
-		switch {
-		case first == "*", stepped && !ranged:
-			high = p.max
-		case !ranged:
-			high = low
-		}
-		for n := low; n <= high; n += max(step, 1) {
+		for n := range p.values(item) {
 			set |= 1 << n
 		}
 	}
 	return set
+}
+
+// values are those of an item that was read; none of what special reads.
+func (p part) values(item string) iter.Seq[int] {
+	values, every, stepped := strings.Cut(item, "/")
+	first, last, ranged := strings.Cut(values, "-")
+	low, isNumber := parseNumber(first)
+	high, _ := parseNumber(last)
+	step, _ := parseNumber(every)
+	switch {
+	case first == "*":
+		low, high = p.steps, p.max
+	case !isNumber:
+		low, high = 1, 0
+	case stepped && !ranged && p.name == weekdays:
+		low, high = low%7, 6 // 1/3 is not Sunday, whose number could be 7
+	case stepped && !ranged:
+		high = p.max
+	case !ranged:
+		high = low
+	}
+	return func(yield func(int) bool) {
+		for n := low; n <= high; n += max(step, 1) {
+			if !yield(n) {
+				return
+			}
+		}
+	}
 }
 
 // nextIn is the first value of a set from one on; false if there is none.
@@ -270,7 +284,7 @@ func (e expression) nextWall(after time.Time) (time.Time, bool) {
 	wall := after.Add(time.Second)
 	year, month, day := wall.Date()
 	today := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
-	from, ok := e.nextDay(today)
+	from, ok := e.days.next(today)
 	if !ok {
 		return time.Time{}, false
 	}
@@ -278,23 +292,12 @@ func (e expression) nextWall(after time.Time) (time.Time, bool) {
 		if later, ok := e.nextOfDay(wall.Clock()); ok {
 			return today.Add(later), true
 		}
-		if from, ok = e.nextDay(today.AddDate(0, 0, 1)); !ok {
+		if from, ok = e.days.next(today.AddDate(0, 0, 1)); !ok {
 			return time.Time{}, false
 		}
 	}
 	first, _ := e.nextOfDay(0, 0, 0) // no set is empty
 	return from.Add(first), true
-}
-
-// nextDay returns the first day from one on, as its midnight.
-func (e expression) nextDay(from time.Time) (time.Time, bool) {
-	if e.days == "" {
-		return from, true
-	}
-	// Past its last year gronx returns the time that it was given, and no error.
-	before := from.Add(-time.Second)
-	day, err := gronx.NextTickAfter(e.days, before, false)
-	return day, err == nil && day.After(before)
 }
 
 // nextOfDay returns the first time of a day from one on; false if there is none.

@@ -1,6 +1,9 @@
 package window
 
-import "time"
+import (
+	"iter"
+	"time"
+)
 
 const secondsOfDay = 24 * 60 * 60
 
@@ -99,6 +102,27 @@ func (r *rule) period(first time.Time, k int) (period, bool) {
 		end = begin.AddDate(1, 0, 0)
 	}
 	return period{dayOf(begin), int(end.Sub(begin) / (24 * time.Hour))}, begin.Year() <= lastYear
+}
+
+// daysOf is how many days a period has that has always as many.
+var daysOf = [...]int{daily: 1, weekly: 7, monthly: 0, yearly: 0}
+
+// periods are those that a rule looks at from the kth one on. To find a day or a week from the one before it is a fraction of the work.
+func (r *rule) periods(first time.Time, k int) iter.Seq[period] {
+	days := daysOf[r.freq] * r.interval
+	return func(yield func(period) bool) {
+		p, ok := r.period(first, k)
+		for ; ok && yield(p); k++ {
+			if days == 0 || days > 31 {
+				p, ok = r.period(first, k+1)
+				continue
+			}
+			for range days {
+				p.first = p.first.next()
+			}
+			ok = p.first.year <= lastYear
+		}
+	}
 }
 
 // skip returns the number of a period that ends before a wall time, or of the first one, so that nothing from that time on

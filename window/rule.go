@@ -21,19 +21,35 @@ type rule struct {
 	until     time.Time // the last wall time that may be; zero: no bound
 	weekStart time.Weekday
 
-	months    []int // of BYMONTH
-	weeks     []int // of BYWEEKNO
-	yearDays  []int
-	monthDays []int
-	weekdays  []nthWeekday
+	months    numbers // of BYMONTH
+	weeks     numbers // of BYWEEKNO
+	yearDays  numbers
+	monthDays numbers
+	weekdays  []numbers       // from Sunday on: which one of its month or year it is to be, from its end if negative; 0: each
 	times     []time.Duration // of the day, in their order
-	positions []int           // of BYSETPOS
+	positions numbers         // of BYSETPOS
 }
 
-// nthWeekday is an item of BYDAY: the nth weekday of its month or year, from its end if n is negative; 0: each.
-type nthWeekday struct {
-	n   int
-	day time.Weekday
+// numbers are those of a list, a bit for each: to ask for one costs the same however long the list is. The zero value is no list.
+type numbers struct {
+	most int // the least is below zero as far
+	bits []uint64
+}
+
+func newNumbers(most int, list ...int) numbers {
+	s := numbers{most, make([]uint64, (2*most+64)/64)}
+	for _, n := range list {
+		s.add(n)
+	}
+	return s
+}
+
+func (s numbers) isGiven() bool { return s.bits != nil }
+
+func (s numbers) add(n int) { s.bits[(n+s.most)/64] |= 1 << ((n + s.most) % 64) }
+
+func (s numbers) has(n int) bool {
+	return s.bits != nil && -s.most <= n && n <= s.most && s.bits[(n+s.most)/64]>>((n+s.most)%64)&1 == 1
 }
 
 type frequency uint8
@@ -56,6 +72,7 @@ const (
 	maxInterval = 10_000
 	maxCount    = 10_000
 	maxTimes    = 24 // times of a day
+	maxWeeks    = 53 // of a year
 )
 
 // ruleReader reads the parts of a rule.
@@ -66,6 +83,7 @@ type ruleReader struct {
 	minutes []int
 	seconds []int
 	until   string
+	mostNth int // of BYDAY, without its sign; 0: no item has a number
 }
 
 // parseRule reads a RRULE. What UNTIL says is kept as it is written, since it may be in another zone.
@@ -108,15 +126,15 @@ func (r *ruleReader) readPart(name, values string) (err error) {
 		}
 		r.rule.weekStart = day
 	case "BYMONTH":
-		r.rule.months, err = readNumbers(name, values, 1, 12, false)
+		r.rule.months, err = readSet(name, values, 1, 12, false)
 	case "BYWEEKNO":
-		r.rule.weeks, err = readNumbers(name, values, 1, 53, true)
+		r.rule.weeks, err = readSet(name, values, 1, maxWeeks, true)
 	case "BYYEARDAY":
-		r.rule.yearDays, err = readNumbers(name, values, 1, 366, true)
+		r.rule.yearDays, err = readSet(name, values, 1, 366, true)
 	case "BYMONTHDAY":
-		r.rule.monthDays, err = readNumbers(name, values, 1, 31, true)
+		r.rule.monthDays, err = readSet(name, values, 1, 31, true)
 	case "BYDAY":
-		r.rule.weekdays, err = readWeekdays(values)
+		err = r.readWeekdays(values)
 	case "BYHOUR":
 		r.hours, err = readNumbers(name, values, 0, 23, false)
 	case "BYMINUTE":
@@ -124,7 +142,7 @@ func (r *ruleReader) readPart(name, values string) (err error) {
 	case "BYSECOND":
 		r.seconds, err = readNumbers(name, values, 0, 59, false)
 	case "BYSETPOS":
-		r.rule.positions, err = readNumbers(name, values, 1, 366, true)
+		r.rule.positions, err = readSet(name, values, 1, 366, true)
 	default:
 		return fmt.Errorf("%.20q is no part that is known", name)
 	}
@@ -166,30 +184,39 @@ func readNumbers(name, text string, low, high int, signed bool) (list []int, err
 	return list, nil
 }
 
-func readWeekdays(text string) (list []nthWeekday, err error) {
+// readSet is readNumbers for a list that is asked for its numbers.
+func readSet(name, text string, low, high int, signed bool) (numbers, error) {
+	list, err := readNumbers(name, text, low, high, signed)
+	return newNumbers(high, list...), err
+}
+
+func (r *ruleReader) readWeekdays(text string) error {
+	r.rule.weekdays = make([]numbers, 7)
+	count := 0
 	for item := range strings.SplitSeq(text, ",") {
 		day, ok := weekdays[item[max(len(item)-2, 0):]]
-		if !ok || len(list) == maxItems {
-			return nil, fmt.Errorf("BYDAY is %q, and must be weekdays such as MO, 2TU or -1FR", shorten(text))
+		if count++; !ok || count > maxItems {
+			return fmt.Errorf("BYDAY is %q, and must be weekdays such as MO, 2TU or -1FR", shorten(text))
 		}
-		nth := []int{0}
+		nth := 0
 		if number := item[:len(item)-2]; number != "" {
-			if nth, err = readNumbers("BYDAY", number, 1, 53, true); err != nil {
-				return nil, err
+			list, err := readNumbers("BYDAY", number, 1, maxWeeks, true)
+			if err != nil {
+				return err
 			}
+			nth = list[0]
 		}
-		list = append(list, nthWeekday{nth[0], day})
+		if !r.rule.weekdays[day].isGiven() {
+			r.rule.weekdays[day] = newNumbers(maxWeeks)
+		}
+		r.rule.weekdays[day].add(nth)
+		r.mostNth = max(r.mostNth, nth, -nth)
 	}
-	return list, nil
+	return nil
 }
 
 // check refuses parts that do not belong together, as RFC 5545 does.
 func (r *ruleReader) check() error {
-	numbered, most := false, 0
-	for _, w := range r.rule.weekdays {
-		numbered = numbered || w.n != 0
-		most = max(most, w.n, -w.n)
-	}
 	freq := r.rule.freq
 	switch {
 	case !r.seen["FREQ"]:
@@ -202,10 +229,10 @@ func (r *ruleReader) check() error {
 		return fmt.Errorf("BYYEARDAY belongs to FREQ=YEARLY")
 	case r.seen["BYMONTHDAY"] && freq == weekly:
 		return fmt.Errorf("BYMONTHDAY does not go with FREQ=WEEKLY")
-	case numbered && (freq < monthly || r.seen["BYWEEKNO"]):
+	case r.mostNth != 0 && (freq < monthly || r.seen["BYWEEKNO"]):
 		return fmt.Errorf("a number in BYDAY belongs to FREQ=MONTHLY, or YEARLY without BYWEEKNO")
-	case most > 5 && (freq == monthly || r.seen["BYMONTH"]):
-		return fmt.Errorf("a month has at most 5 of a weekday, and BYDAY asks for number %d", most)
+	case r.mostNth > 5 && (freq == monthly || r.seen["BYMONTH"]):
+		return fmt.Errorf("a month has at most 5 of a weekday, and BYDAY asks for number %d", r.mostNth)
 	}
 	return nil
 }
@@ -231,13 +258,16 @@ func (r *ruleReader) complete(start time.Time) (rule, error) {
 		return full, nil
 	}
 	switch {
-	case full.freq == weekly || full.weeks != nil:
-		full.weekdays = []nthWeekday{{day: start.Weekday()}}
+	case full.freq == weekly || full.weeks.isGiven():
+		full.weekdays = make([]numbers, 7)
+		full.weekdays[start.Weekday()] = newNumbers(maxWeeks, 0)
 	case full.freq == yearly:
-		full.months = orElse(full.months, int(start.Month()))
-		full.monthDays = []int{start.Day()}
+		if !full.months.isGiven() {
+			full.months = newNumbers(12, int(start.Month()))
+		}
+		full.monthDays = newNumbers(31, start.Day())
 	case full.freq == monthly:
-		full.monthDays = []int{start.Day()}
+		full.monthDays = newNumbers(31, start.Day())
 	}
 	return full, nil
 }
@@ -251,7 +281,7 @@ func orElse(list []int, n int) []int {
 
 // namesDays reports whether a part says which days of a period are meant.
 func (r *rule) namesDays() bool {
-	return r.weekdays != nil || r.monthDays != nil || r.yearDays != nil
+	return r.weekdays != nil || r.monthDays.isGiven() || r.yearDays.isGiven()
 }
 
 // starts returns the wall times of the rule in [from, to), in their order. first is the DTSTART; it counts as the first
@@ -262,9 +292,8 @@ func (r *rule) starts(first, from, to time.Time) iter.Seq[time.Time] {
 			return
 		}
 		var walls []time.Time
-		for k := r.skip(first, from); ; k++ {
-			p, ok := r.period(first, k)
-			if !ok || r.isPast(p.begin()) || !p.begin().Before(to) {
+		for p := range r.periods(first, r.skip(first, from)) {
+			if r.isPast(p.begin()) || !p.begin().Before(to) {
 				return
 			}
 			walls = r.appendPeriod(walls[:0], p)
@@ -304,15 +333,15 @@ func (r *rule) bound(first time.Time) error {
 // isEverDue reports whether the rule has a time from DTSTART on.
 func (r *rule) isEverDue(first, end time.Time) bool {
 	var walls []time.Time
-	for k := 0; ; k++ {
-		p, ok := r.period(first, k)
-		if !ok || p.begin().After(end) {
+	for p := range r.periods(first, 0) {
+		if p.begin().After(end) {
 			return false
 		}
 		if walls = r.appendPeriod(walls[:0], p); len(walls) > 0 && !walls[len(walls)-1].Before(first) {
 			return true
 		}
 	}
+	return false
 }
 
 func (r *rule) isPast(wall time.Time) bool { return !r.until.IsZero() && wall.After(r.until) }
@@ -328,53 +357,37 @@ func (r *rule) appendPeriod(walls []time.Time, p period) []time.Time {
 		}
 		d = d.next()
 	}
-	if r.positions == nil {
+	if !r.positions.isGiven() {
 		return walls
 	}
-	var chosen []int
-	for _, n := range r.positions {
-		if n < 0 {
-			n += len(walls) + 1
-		}
-		if 1 <= n && n <= len(walls) {
-			chosen = append(chosen, n-1)
+	chosen := walls[:0]
+	for i, wall := range walls {
+		if r.positions.has(i+1) || r.positions.has(i-len(walls)) {
+			chosen = append(chosen, wall)
 		}
 	}
-	slices.Sort(chosen)
-	chosen = slices.Compact(chosen)
-	for i, from := range chosen {
-		walls[i] = walls[from] // from is not less than i
-	}
-	return walls[:len(chosen)]
+	return chosen
 }
 
 // fits reports whether every part that names days lets a day through.
 func (r *rule) fits(d day) bool {
-	return (r.months == nil || slices.Contains(r.months, d.month)) &&
-		(r.monthDays == nil || containsEither(r.monthDays, d.ofMonth, d.ofMonth-d.monthLength-1)) &&
-		(r.yearDays == nil || containsEither(r.yearDays, d.ofYear, d.ofYear-d.yearLength-1)) &&
+	return (!r.months.isGiven() || r.months.has(d.month)) &&
+		(!r.monthDays.isGiven() || r.monthDays.has(d.ofMonth) || r.monthDays.has(d.ofMonth-d.monthLength-1)) &&
+		(!r.yearDays.isGiven() || r.yearDays.has(d.ofYear) || r.yearDays.has(d.ofYear-d.yearLength-1)) &&
 		(r.weekdays == nil || r.fitsWeekday(d)) &&
-		(r.weeks == nil || r.fitsWeek(d))
-}
-
-func containsEither(list []int, fromStart, fromEnd int) bool {
-	return slices.Contains(list, fromStart) || slices.Contains(list, fromEnd)
+		(!r.weeks.isGiven() || r.fitsWeek(d))
 }
 
 func (r *rule) fitsWeek(d day) bool {
 	fromStart, fromEnd := d.week(r.weekStart)
-	return containsEither(r.weeks, fromStart, fromEnd)
+	return r.weeks.has(fromStart) || r.weeks.has(fromEnd)
 }
 
 func (r *rule) fitsWeekday(d day) bool {
 	index, length := d.ofMonth, d.monthLength
-	if r.freq == yearly && r.months == nil {
+	if r.freq == yearly && !r.months.isGiven() {
 		index, length = d.ofYear, d.yearLength
 	}
-	for _, w := range r.weekdays {
-		if w.day == d.weekday && (w.n == 0 || w.n == (index+6)/7 || w.n == -(length-index+7)/7) {
-			return true
-		}
-	}
-	return false
+	nth := r.weekdays[d.weekday]
+	return nth.has(0) || nth.has((index+6)/7) || nth.has(-(length-index+7)/7)
 }

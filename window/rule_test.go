@@ -3,6 +3,7 @@ package window
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -278,6 +279,51 @@ func TestWeeks(t *testing.T) {
 		got, fromEnd := dayOf(at).week(time.Monday)
 		if got != want || fromEnd != want-weeks-1 {
 			t.Fatalf("%v: week %d and %d from the end, want %d of %d", at, got, fromEnd, want, weeks)
+		}
+	}
+}
+
+// TestLongRules: a list that says something hundreds of times is the list that says it once, and costs no more. One calendar of such lists
+// took a processor a quarter of a minute.
+func TestLongRules(t *testing.T) {
+	first := wall(t, "20270101T090000")
+	for _, c := range []struct{ before, list, item string }{
+		{"FREQ=YEARLY;BYMONTHDAY=", "2", "2"},
+		{"FREQ=YEARLY;BYYEARDAY=", "-366,1", "-366"},
+		{"FREQ=YEARLY;BYWEEKNO=", "-53,1", "-53"},
+		{"FREQ=MONTHLY;BYDAY=", "-5MO,MO", "-5MO"},
+		{"FREQ=MONTHLY;BYDAY=MO;BYSETPOS=", "-366,1", "-366"},
+		{"FREQ=DAILY;COUNT=30;BYMONTH=", "2,3", "2"},
+	} {
+		want, err := completeRule(c.before+c.list, first)
+		if err != nil {
+			t.Fatal(c.before, err)
+		}
+		got, err := completeRule(c.before+strings.Repeat(c.item+",", 390)+c.list, first)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s… 391 times: %v, got %+v\nwant %+v", c.before, err, got, want)
+		}
+	}
+}
+
+// TestPeriods: a period is the same whether it is found by its number or from the one before it.
+func TestPeriods(t *testing.T) {
+	first := wall(t, "20240227T090000")
+	for _, freq := range []frequency{daily, weekly, monthly, yearly} {
+		for _, interval := range []int{1, 2, 3, 5, 31, 100} {
+			r := rule{freq: freq, interval: interval, weekStart: time.Monday}
+			k := 3
+			for p := range r.periods(first, k) {
+				if want, _ := r.period(first, k); p != want {
+					t.Fatalf("frequency %d, each %d: period %d is %+v, want %+v", freq, interval, k, p, want)
+				}
+				if k++; k == 500 {
+					break
+				}
+			}
+			if _, ok := r.period(first, k); ok && k < 500 {
+				t.Errorf("frequency %d, each %d: the last period is %d", freq, interval, k)
+			}
 		}
 	}
 }
