@@ -56,6 +56,11 @@ type application struct {
 // run applies the documents once for an operation, or says what that would change.
 func (a *application) run(ctx context.Context, op store.Operation) (harp.Applied, error) {
 	d := a.d
+	endTurn, err := a.awaitChange(ctx)
+	if err != nil {
+		return harp.Applied{}, err
+	}
+	defer endTurn()
 	select {
 	case d.applying <- struct{}{}:
 		defer func() { <-d.applying }()

@@ -53,6 +53,11 @@ const (
 	aloneWeight  = 256
 	sharedWeight = 8
 
+	// aloneChanges is how many changes of documents and hosts, most of which are made one at a time, one principal may have under way while no
+	// others come, and sharedChanges how many while they do: so many of each other flood a change waits for.
+	aloneChanges  = 16
+	sharedChanges = 4
+
 	// How many documents there may be, and how many bytes of each kind.
 	maxGroups        = 1000
 	maxGroupBytes    = 8 << 20
@@ -166,6 +171,8 @@ func (d *Dispatcher) callBounds() []harp.Bound {
 	return []harp.Bound{
 		{Name: "calls on their way into the store", Most: aloneWeight, Unit: "calls", Reason: "of one principal at a time while no others call"},
 		{Name: "calls beside those of others", Most: sharedWeight, Unit: "calls", Reason: "of one principal at a time while others call, so that they need not wait behind it"},
+		{Name: "changes under way", Most: aloneChanges, Unit: "changes", Reason: "of documents and hosts, of one principal at a time while no others come"},
+		{Name: "changes beside those of others", Most: sharedChanges, Unit: "changes", Reason: "of one principal at a time while others come, so that they need not wait behind it"},
 		{Name: "request", Most: wire.MaxSubmission, Unit: inBytes, Reason: "with its signature, so that it fits into CALL"},
 		{Name: "page of an answer", Most: wire.MaxPage, Unit: inBytes, Reason: "records or rows in one answer"},
 		{Name: "requests of batches", Most: maxKeptRequests, Unit: "requests", Reason: "kept in memory, because all members of a batch are sent the same"},

@@ -254,7 +254,8 @@ type Dispatcher struct {
 	principals *principals
 	requests   requests
 	greetings  *greetings
-	turns      turns
+	turns      *turns // of calls
+	changes    *turns // of documents and hosts
 
 	ctx   context.Context // ends when Shutdown begins, harp.ErrClosed, or when the store has failed
 	stop  context.CancelCauseFunc
@@ -297,7 +298,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.schedules, d.windows, d.notifications, d.applying = newSchedules(), newWindows(), newNotifications(), make(chan struct{}, 1)
 	d.calendars, d.documents = newCalendarSlots(), newOwnDocuments()
 	d.watchers.batchChanged = d.schedules.noteBatch
-	d.turns.lines = map[harp.Principal]*principalCalls{}
+	d.turns, d.changes = newTurns(aloneWeight, sharedWeight), newTurns(aloneChanges, sharedChanges)
 	d.feed.changed = make(chan struct{})
 	d.registry.asked = make(chan struct{}, 1)
 	if err := d.recover(ctx); err != nil {

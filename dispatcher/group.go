@@ -382,6 +382,11 @@ func (s *service) PutGroup(ctx context.Context, id, name, text string) error {
 		if err != nil {
 			return none, err
 		}
+		endTurn, err := s.awaitChange(ctx)
+		if err != nil {
+			return none, err
+		}
+		defer endTurn()
 		return none, s.d.putGroup(ctx, op, g)
 	})
 	return err
@@ -394,6 +399,11 @@ func (s *service) DeleteGroup(ctx context.Context, id, name string) error {
 		if err != nil {
 			return none, err
 		}
+		endTurn, err := s.awaitChange(ctx)
+		if err != nil {
+			return none, err
+		}
+		defer endTurn()
 		return none, s.d.deleteGroup(ctx, op, name)
 	})
 	return err

@@ -209,6 +209,11 @@ func (s *service) PauseHosts(ctx context.Context, id, expr string, c harp.HostPa
 		if err != nil {
 			return 0, err
 		}
+		endTurn, err := s.awaitChange(ctx)
+		if err != nil {
+			return 0, err
+		}
+		defer endTurn()
 		if c.Unpause {
 			return s.d.pauseHosts(ctx, op, expr, nil)
 		}

@@ -241,6 +241,11 @@ func (s *service) LabelHosts(ctx context.Context, id, expr string, set map[strin
 		if err != nil {
 			return 0, err
 		}
+		endTurn, err := s.awaitChange(ctx)
+		if err != nil {
+			return 0, err
+		}
+		defer endTurn()
 		return s.d.labelHosts(ctx, op, expr, set, unset)
 	})
 }

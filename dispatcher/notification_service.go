@@ -26,6 +26,11 @@ func (s *service) PutNotification(ctx context.Context, id string, one harp.Notif
 		if err != nil {
 			return none, err
 		}
+		endTurn, err := s.awaitChange(ctx)
+		if err != nil {
+			return none, err
+		}
+		defer endTurn()
 		if err := s.d.notifications.lockGone(ctx, one.Name); err != nil {
 			return none, err
 		}
@@ -169,6 +174,11 @@ func (s *service) DeleteNotification(ctx context.Context, id, name string) error
 		if err != nil {
 			return none, err
 		}
+		endTurn, err := s.awaitChange(ctx)
+		if err != nil {
+			return none, err
+		}
+		defer endTurn()
 		return none, s.d.deleteNotification(ctx, op, name)
 	})
 	return err
@@ -228,6 +238,11 @@ func (s *service) ChangeNotification(ctx context.Context, id, name string, c har
 		if c.Kind == harp.TestOfNotification {
 			return s.d.testNotification(ctx, id, name)
 		}
+		endTurn, err := s.awaitChange(ctx)
+		if err != nil {
+			return harp.NotificationChanged{}, err
+		}
+		defer endTurn()
 		s.d.notifications.changing.Lock()
 		defer s.d.notifications.changing.Unlock()
 		if count, done, err := s.d.store.DocumentsChanged(ctx, op); done || err != nil {

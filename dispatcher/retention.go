@@ -163,6 +163,11 @@ func (s *service) changeRule(ctx context.Context, id, name string, message any, 
 		if err != nil {
 			return none, err
 		}
+		endTurn, err := s.awaitChange(ctx)
+		if err != nil {
+			return none, err
+		}
+		defer endTurn()
 		s.d.changingRules.Lock()
 		defer s.d.changingRules.Unlock()
 		if _, done, err := s.d.store.DocumentsChanged(ctx, op); done || err != nil {

@@ -116,6 +116,11 @@ func (s *service) PutSchedule(ctx context.Context, id string, sch harp.Schedule)
 		if err != nil {
 			return none, err
 		}
+		endTurn, err := s.awaitChange(ctx)
+		if err != nil {
+			return none, err
+		}
+		defer endTurn()
 		if sch.TZ == "" && len(sch.After) == 0 {
 			sch.TZ = s.d.cfg.TimeZone
 		}
@@ -228,6 +233,11 @@ func (s *service) DeleteSchedule(ctx context.Context, id, name string) error {
 		if err != nil {
 			return none, err
 		}
+		endTurn, err := s.awaitChange(ctx)
+		if err != nil {
+			return none, err
+		}
+		defer endTurn()
 		locked := false
 		defer func() {
 			if locked {

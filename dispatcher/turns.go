@@ -16,14 +16,15 @@ const (
 	turnBytes = 16 << 10
 )
 
-// turns lets calls into the store. Those of one principal wait for each other, first come, first
-// served, when there are many: so the calls of others, which come in beside them, find few before them in
-// the store, which takes what comes one after the other.
+// turns lets calls into the store, or what else is done one after the other. Those of one principal wait for each other, first come, first
+// served, when there are many: so the calls of others, which come in beside them, find few before them.
 type turns struct {
-	mu     sync.Mutex
-	lines  map[harp.Principal]*principalCalls // of those that have calls here
-	last   harp.Principal                     // whose the last call was
-	shared time.Time                          // until then others come as well
+	alone, shared int // weight that one principal may have under way while no others come, and while they do
+
+	mu          sync.Mutex
+	lines       map[harp.Principal]*principalCalls // of those that have calls here
+	last        harp.Principal                     // whose the last call was
+	sharedUntil time.Time                          // others come as well until then
 }
 
 // principalCalls is the calls of one principal.
@@ -38,6 +39,10 @@ type waitingCall struct {
 	turn   chan struct{} // closed when it has come
 }
 
+func newTurns(alone, shared int) *turns {
+	return &turns{alone: alone, shared: shared, lines: map[harp.Principal]*principalCalls{}}
+}
+
 // weightOf is what a call weighs.
 func weightOf(sub harp.Submission) int { return weightOfBytes(len(sub.Request) + len(sub.Hosts)) }
 
@@ -49,7 +54,7 @@ func (ts *turns) awaitTurn(ctx context.Context, who harp.Principal, weight int) 
 	now := time.Now()
 	if who != ts.last {
 		if ts.last != (harp.Principal{}) {
-			ts.shared = now.Add(sharedTime)
+			ts.sharedUntil = now.Add(sharedTime)
 		}
 		ts.last = who
 	}
@@ -111,9 +116,9 @@ func (ts *turns) nextLocked(who harp.Principal, l *principalCalls) {
 
 // hasRoomLocked reports whether a call may go into the store beside those of its line: one always may.
 func (ts *turns) hasRoomLocked(l *principalCalls, weight int, now time.Time) bool {
-	most := aloneWeight
-	if now.Before(ts.shared) {
-		most = sharedWeight
+	most := ts.alone
+	if now.Before(ts.sharedUntil) {
+		most = ts.shared
 	}
 	return l.under == 0 || l.under+weight <= most
 }
@@ -127,4 +132,13 @@ func (l *principalCalls) removeWaiting(w *waitingCall) bool {
 		}
 	}
 	return false
+}
+
+// awaitChange returns when it is the principal's turn to change documents or hosts, of which most changes are made one at a time, and
+// what ends the turn. Errors: ctx's.
+func (s *service) awaitChange(ctx context.Context) (endTurn func(), err error) {
+	if err := s.d.changes.awaitTurn(ctx, s.who, 1); err != nil {
+		return nil, err
+	}
+	return func() { s.d.changes.leaveTurn(s.who, 1) }, nil
 }

@@ -15,7 +15,7 @@ import (
 // while another comes, few, and the other never waits for them.
 func TestAFloodOfOneLeavesTurnsToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ts := turns{lines: map[harp.Principal]*principalCalls{}}
+		ts := newTurns(aloneWeight, sharedWeight)
 		ada, bob := harp.Principal{Name: "ada"}, harp.Principal{Name: "bob"}
 		var done atomic.Int64 // of ada
 		for range 2 * aloneWeight {
@@ -63,7 +63,7 @@ func TestAFloodOfOneLeavesTurnsToOthers(t *testing.T) {
 // TestATurnThatIsGivenUp: a call whose caller leaves while it waits keeps nobody waiting.
 func TestATurnThatIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ts := turns{lines: map[harp.Principal]*principalCalls{}}
+		ts := newTurns(aloneWeight, sharedWeight)
 		ada, left := harp.Principal{Name: "ada"}, errors.New("left")
 		if err := ts.awaitTurn(t.Context(), ada, aloneWeight-1); err != nil {
 			t.Fatal(err)

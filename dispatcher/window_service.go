@@ -29,6 +29,11 @@ func (s *service) PutWindow(ctx context.Context, id string, w harp.Window) error
 			}
 		}
 		to, broken := s.openWindow(ctx, w, op.Time)
+		endTurn, err := s.awaitChange(ctx)
+		if err != nil {
+			return none, err
+		}
+		defer endTurn()
 		return none, s.d.changeWindow(ctx, op, w.Name, func(*openWindow) (*openWindow, error) {
 			if broken != nil { // it is said only now: it may have been put by this operation before, and be past since
 				return nil, broken
@@ -93,6 +98,11 @@ func (s *service) changeWindow(ctx context.Context, id, name string, kind transp
 		if err != nil {
 			return none, err
 		}
+		endTurn, err := s.awaitChange(ctx)
+		if err != nil {
+			return none, err
+		}
+		defer endTurn()
 		return none, s.d.changeWindow(ctx, op, name, func(is *openWindow) (*openWindow, error) {
 			if is == nil {
 				return nil, failures.NotFound("window", name)
@@ -106,14 +116,36 @@ func (s *service) changeWindow(ctx context.Context, id, name string, kind transp
 // ListWindows implements harp.MaintenanceService.
 func (s *service) ListWindows(ctx context.Context, name, cursor string) (harp.Page[harp.WindowStatus], error) {
 	type page = harp.Page[harp.WindowStatus]
-	return request(s, ctx, func(context.Context) (page, error) {
+	return request(s, ctx, func(ctx context.Context) (page, error) {
 		items, next := s.d.windows.page(name, cursor, pageSize)
+		endTurn, err := s.awaitSpans(ctx, items...)
+		if err != nil {
+			return page{}, err
+		}
+		defer endTurn()
 		out, now := page{Cursor: next}, s.d.now()
 		for _, w := range items {
+			if ctx.Err() != nil {
+				return page{}, context.Cause(ctx)
+			}
 			out.Items = append(out.Items, w.status(now, name != "", s.d.windows.problemOf(w)))
 		}
 		return out, nil
 	})
+}
+
+// awaitSpans returns when it is the caller's turn to find spans of windows, which takes a while for large calendars, and what ends the
+// turn. Errors: ctx's.
+func (s *service) awaitSpans(ctx context.Context, windows ...*openWindow) (endTurn func(), err error) {
+	size := 0
+	for _, w := range windows {
+		size += w.size
+	}
+	weight := weightOfBytes(size)
+	if err := s.d.turns.awaitTurn(ctx, s.who, weight); err != nil {
+		return nil, err
+	}
+	return func() { s.d.turns.leaveTurn(s.who, weight) }, nil
 }
 
 // status is the window as callers see it, with the content of its calendar or without. problem is why it cannot be told.
@@ -147,6 +179,11 @@ func (s *service) WindowSpans(ctx context.Context, name string, from, to time.Ti
 		case w.err != nil:
 			return nil, w.err
 		}
+		endTurn, err := s.awaitSpans(ctx, w)
+		if err != nil {
+			return nil, err
+		}
+		defer endTurn()
 		return w.spans(ctx, from, to)
 	})
 }
@@ -184,6 +221,11 @@ func (s *service) PreviewWindow(ctx context.Context, w harp.Window, from, to tim
 		if err := s.d.windows.checkRoom(is); err != nil {
 			return nil, err
 		}
+		endTurn, err := s.awaitSpans(ctx, is)
+		if err != nil {
+			return nil, err
+		}
+		defer endTurn()
 		return is.spans(ctx, from, to)
 	})
 }
