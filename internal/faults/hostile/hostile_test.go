@@ -456,4 +456,4 @@ func (s *stage) callBeside(t *testing.T, l lie, kept <-chan struct{}, over <-cha
 }
 
 // lies are all of them.
-var lies = slices.Concat(liesOfNobody, liesOfCallers, liesOfDocuments, liesOfBatches, liesOfApprovals, liesOfChains, liesOfAgents, liesOfDispatchers)
+var lies = slices.Concat(liesOfNobody, liesOfCallers, liesOfDocuments, liesOfTimes, liesOfBatches, liesOfApprovals, liesOfChains, liesOfAgents, liesOfDispatchers)
