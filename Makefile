@@ -112,7 +112,7 @@ dist: ## make what a release consists of, in ./bin/dist: archives, packages, an 
 
 .PHONY: dist-check
 dist-check: $(LINT) ## format, lint and test dist, which is a module of its own: builds twice, installs, upgrades, removes
-	cd dist && $(LINT) fmt --diff && $(LINT) run ./... && $(GO) mod tidy -diff && $(GO) test -count 1 ./...
+	cd dist && $(LINT) fmt --diff && $(LINT) run ./... && $(GO) mod tidy -diff && $(GO) test -timeout 30m -count 1 ./...
 
 .PHONY: ports
 ports: ## build and vet for all systems and architectures that harp is for
