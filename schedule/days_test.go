@@ -86,3 +86,22 @@ func TestGronx(t *testing.T) {
 		t.Errorf("compared %d days", found)
 	}
 }
+
+// TestNearestWorkdays: at either end of a month the nearest working day lies on the other side.
+func TestNearestWorkdays(t *testing.T) {
+	for _, c := range []struct{ text, after, want string }{
+		{"0 0 1W 5 *", "2027-04-30", "2027-05-03"},   // a Saturday
+		{"0 0 1W 8 *", "2027-07-31", "2027-08-02"},   // a Sunday
+		{"0 0 31W 1 *", "2027-01-02", "2027-01-29"},  // a Sunday
+		{"0 0 31W 7 *", "2027-07-02", "2027-07-30"},  // a Saturday
+		{"0 0 15W 5 *", "2027-05-01", "2027-05-14"},  // a Saturday
+		{"0 0 16W 5 *", "2027-05-01", "2027-05-17"},  // a Sunday
+		{"0 0 29W 2 *", "2027-01-01", "2028-02-29"},  // no such day in 2027
+		{"0 0 1W,L 5 *", "2027-05-03", "2027-05-31"}, // beside another
+	} {
+		m, found := mustParse(t, c.text, "", schedule.Rules{}).Next(at(t, c.after+"T12:00:00Z"))
+		if !found || m.Nominal.Format(time.DateOnly) != c.want {
+			t.Errorf("%s after %s: got %v, %t, want %s", c.text, c.after, m.Nominal, found, c.want)
+		}
+	}
+}

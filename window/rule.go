@@ -126,13 +126,13 @@ func (r *ruleReader) readPart(name, values string) (err error) {
 		}
 		r.rule.weekStart = day
 	case "BYMONTH":
-		r.rule.months, err = readSet(name, values, 1, 12, false)
+		r.rule.months, err = readSet(name, values, 12, false)
 	case "BYWEEKNO":
-		r.rule.weeks, err = readSet(name, values, 1, maxWeeks, true)
+		r.rule.weeks, err = readSet(name, values, maxWeeks, true)
 	case "BYYEARDAY":
-		r.rule.yearDays, err = readSet(name, values, 1, 366, true)
+		r.rule.yearDays, err = readSet(name, values, 366, true)
 	case "BYMONTHDAY":
-		r.rule.monthDays, err = readSet(name, values, 1, 31, true)
+		r.rule.monthDays, err = readSet(name, values, 31, true)
 	case "BYDAY":
 		err = r.readWeekdays(values)
 	case "BYHOUR":
@@ -142,7 +142,7 @@ func (r *ruleReader) readPart(name, values string) (err error) {
 	case "BYSECOND":
 		r.seconds, err = readNumbers(name, values, 0, 59, false)
 	case "BYSETPOS":
-		r.rule.positions, err = readSet(name, values, 1, 366, true)
+		r.rule.positions, err = readSet(name, values, 366, true)
 	default:
 		return fmt.Errorf("%.20q is no part that is known", name)
 	}
@@ -184,9 +184,9 @@ func readNumbers(name, text string, low, high int, signed bool) (list []int, err
 	return list, nil
 }
 
-// readSet is readNumbers for a list that is asked for its numbers.
-func readSet(name, text string, low, high int, signed bool) (numbers, error) {
-	list, err := readNumbers(name, text, low, high, signed)
+// readSet is readNumbers, from 1 on, for a list that is asked for its numbers.
+func readSet(name, text string, high int, signed bool) (numbers, error) {
+	list, err := readNumbers(name, text, 1, high, signed)
 	return newNumbers(high, list...), err
 }
 
