@@ -15,6 +15,7 @@ import (
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/harptest"
+	"github.com/harpcaller/harp/store"
 )
 
 // The procedures of chaos. They return what [valueOf] says and yield what [recordOf]
@@ -43,13 +44,16 @@ type player struct {
 }
 
 // play plays a plan and returns what came of it.
-func play(t *testing.T, p *plan, log *slog.Logger) *history {
+func play(t *testing.T, p *plan, log *slog.Logger) *history { return playOn(t, p, log, nil) }
+
+// playOn plays a plan on what wrap makes of the dispatcher's store; nil: as it is.
+func playOn(t *testing.T, p *plan, log *slog.Logger, wrap func(store.Store) store.Store) *history {
 	pl := &player{t: t, plan: p, down: map[string]bool{}}
 	pl.sys = harptest.New(t, harptest.Options{
 		Agents: p.Hosts, Register: pl.register, Seed: p.Seed | 1, DiskTime: p.DiskTime, Logger: log,
 		Dispatcher: dispatcher.Config{Heartbeat: p.Heartbeat, LostAfter: p.LostAfter},
 		Agent:      func(cfg *agent.Config) { cfg.Limits.MaxAttempts = p.Busy },
-	})
+	}.OnStore(wrap))
 	pl.begin = time.Now()
 	stop := pl.subscribe()
 	for _, c := range p.Calls {
