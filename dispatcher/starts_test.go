@@ -2,6 +2,7 @@ package dispatcher_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -205,6 +206,30 @@ func TestAStartThatWasNotStoredIsKnownInTheNextSession(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A start that was not stored is not taken back in the next session either: that the agent refuses the call then is no word that it did not run.
+func TestAStartThatWasNotStoredIsNotTakenBack(t *testing.T) {
+	st := new(signless)
+	onStore(t, func(inner store.Store) store.Store { st.Store = inner; return st }, func(t *testing.T, sys *system) {
+		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		asked := agent.exchanges(t)
+		synctest.Wait()
+		st.ill.Store(true)
+		i := interrupted{job: must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))}
+		m := <-asked
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		synctest.Wait()
+		agent.tr.Close(nil)
+		synctest.Wait()
+		st.ill.Store(false)
+		second, asked := i.again(t, sys, "j", wire.HeldEnded)
+		m = <-asked
+		m.sendFrame(t, wire.TypeRefused, true, wire.Refused{Failure: errors.New("no")})
+		if s := i.status(t); s.State.Ended() || second.tr.Err() == nil {
+			t.Errorf("it is %s, started %s, and its agent's session ended with %v", s.State, s.Started, second.tr.Err())
+		}
+	})
 }
 
 // That an attempt is alive, which could not be stored, is known in the session after that.
