@@ -60,6 +60,9 @@ func TestBatchOfALongList(t *testing.T) {
 			if _, err := sys.caller.Target(strings.TrimSuffix(text, ",web02")).Call(ctx, "host.name", nil, opts...); !errors.Is(err, harp.ErrConflict) {
 				t.Errorf("another list under its id: %v", err)
 			}
+			if seen, req, err := b.PreviewRetry(ctx, []string{"succeeded"}); err != nil || seen.Hosts != 2 || req.List == nil {
+				t.Errorf("made again it would be %+v, %+v, %v", seen, req, err)
+			}
 			made := must[*harp.Batch](t)(b.Retry(ctx, []string{"succeeded"}))
 			if s := ended(t, made, harp.BatchSucceeded, ""); s.Hosts != 2 || s.RetryOf != b.ID() {
 				t.Errorf("made again it is %+v", s)

@@ -268,14 +268,14 @@ var applying = []rule{
 		}
 	}},
 	{"apply/joined", "of ends that come together each has another start, of its queue and of its host", func(w *world) {
-		q := queue("q")
+		q, other := queue("q"), queue("other")
 		w.st.SetGate("h", store.Gate{Open: true, Most: 4})
 		var first, last []*store.Job
-		for range 2 {
-			first = append(first, w.submit(in(q), slots(2)), w.submit())
+		for range 4 {
+			first = append(first, w.submit(in(q), slots(4)))
 		}
 		for range 2 {
-			last = append(last, w.submit(in(q), slots(2)), w.submit())
+			last = append(last, w.submit(in(q), slots(4)), w.submit(in(other), slots(4)))
 		}
 		var ts []store.Transition
 		for _, j := range first {
