@@ -464,7 +464,7 @@ func (ss *schedules) takeDue(now time.Time) (names []string) {
 	defer ss.mu.Unlock()
 	for name, s := range ss.byName {
 		_, noted := ss.noted[name]
-		if ss.mayTakeLocked(name) && (noted || !s.wake.IsZero() && !s.wake.After(now)) {
+		if (noted || !s.wake.IsZero() && !s.wake.After(now)) && ss.mayTakeLocked(s) {
 			names = append(names, name)
 			delete(ss.noted, name)
 		}
@@ -480,8 +480,8 @@ func (ss *schedules) takeDue(now time.Time) (names []string) {
 
 // mayTakeLocked reports whether the loop may take the turn of a schedule: nobody has it, and none that it comes after has waited for it. Else
 // the loop, which looks at both, might for ever take it first.
-func (ss *schedules) mayTakeLocked(name string) bool {
-	return ss.turns[name] == nil && !slices.ContainsFunc(ss.byName[name].Schedule.After, func(of harp.Dependency) bool {
+func (ss *schedules) mayTakeLocked(s *scheduled) bool {
+	return ss.turns[s.name] == nil && !slices.ContainsFunc(s.Schedule.After, func(of harp.Dependency) bool {
 		_, waited := ss.waited[of.Schedule]
 		return waited && ss.byName[of.Schedule] != nil
 	})
@@ -491,8 +491,8 @@ func (ss *schedules) mayTakeLocked(name string) bool {
 func (ss *schedules) nextWake() (at time.Time) {
 	ss.mu.RLock()
 	defer ss.mu.RUnlock()
-	for name, s := range ss.byName {
-		if ss.mayTakeLocked(name) && !s.wake.IsZero() && (at.IsZero() || s.wake.Before(at)) {
+	for _, s := range ss.byName {
+		if !s.wake.IsZero() && (at.IsZero() || s.wake.Before(at)) && ss.mayTakeLocked(s) {
 			at = s.wake
 		}
 	}
