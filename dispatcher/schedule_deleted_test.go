@@ -110,6 +110,28 @@ func TestWhatADeletedScheduleHadToDecideIsTold(t *testing.T) {
 	}
 }
 
+// A schedule was deleted of which times could not be settled: they were in no ledger.
+func TestTimesThatCannotBeSettledAreToldWithTheDelete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &stuckStore{Store: memory.Open(nil), entry: errTest}
+		d := opened(t, st, Config{})
+		s := d.service(harp.Principal{Kind: "caller", Name: "ada"})
+		putEverySecond(t, s, "s")
+		if err := s.ChangeSchedule(t.Context(), harp.NewID(), "s", harp.ScheduleChange{Kind: harp.PauseOfSchedule}); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		time.Sleep(3500 * time.Millisecond)
+		if err := s.DeleteSchedule(t.Context(), harp.NewID(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		all := ledgerOf(t, s, "s")
+		if len(all) != 1 || all[0].Reason != harp.TimeByHand || all[0].Count != 3 || all[0].AtLeast || all[0].From.Sub(begun) != time.Second || all[0].To.Sub(begun) != 3*time.Second {
+			t.Errorf("told are %+v", all)
+		}
+	})
+}
+
 // A schedule of which the zone was gone was deleted: its times until then were in no ledger.
 func TestTimesOfADeletedScheduleWithoutZoneAreTold(t *testing.T) {
 	st := memory.Open(nil)

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,15 +23,26 @@ import (
 // dyingStore is a store whose process is killed after some commits of schedules, and that now and then cannot make one.
 type dyingStore struct {
 	store.Store
-	left atomic.Int64 // commits until it is; below zero it is dead
-	fail func() bool
+
+	mu     sync.Mutex // guards what follows
+	left   int64      // commits until it is; below zero it is dead
+	chance *rand.Rand // nil: it can make all
 }
 
 func (s *dyingStore) die() error {
-	if s.left.Add(-1) < 0 || s.fail() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left--; s.left < 0 || s.chance != nil && s.chance.IntN(50) == 0 {
 		return errTest
 	}
 	return nil
+}
+
+// live has it make so many commits more.
+func (s *dyingStore) live(left int64, chance *rand.Rand) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left, s.chance = left, chance
 }
 
 func (s *dyingStore) StepSchedule(ctx context.Context, step store.ScheduleStep, now time.Time) (store.ScheduleStepped, error) {
@@ -80,14 +93,13 @@ func (r *randomSchedules) note(format string, args ...any) {
 }
 
 func (r *randomSchedules) open(left int64) {
-	r.st = &dyingStore{Store: memory.OpenDisk(r.disk, nil), fail: func() bool { return left >= 0 && r.chance.IntN(50) == 0 }}
-	r.st.left.Store(1 << 60)
+	r.st = &dyingStore{Store: memory.OpenDisk(r.disk, nil), left: math.MaxInt64}
 	d, err := Open(r.t.Context(), r.st, Config{Hosts: StaticHosts{{Name: "web01"}}, Logger: slog.New(slog.DiscardHandler), Now: r.now})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	if left >= 0 {
-		r.st.left.Store(left)
+		r.st.live(left, rand.New(rand.NewPCG(r.chance.Uint64(), 2)))
 	}
 	r.d, r.s = d, d.service(harp.Principal{Kind: "caller", Name: "ada"})
 	r.t.Cleanup(func() {
@@ -230,7 +242,8 @@ func (r *randomSchedules) nominals(through time.Time) (all []time.Time) {
 			all = append(all, m.Nominal)
 		}
 	}
-	return all
+	slices.SortFunc(all, time.Time.Compare)
+	return slices.CompactFunc(all, time.Time.Equal) // one that waits for its jitter as its schedule is changed is in two eras where the clock was set back
 }
 
 // check compares ledgers and batches with the times there were.

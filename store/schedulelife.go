@@ -544,8 +544,8 @@ func (l ScheduleLife) Change(r, next ScheduleRules, before, after ScheduleTimes,
 }
 
 // Abandon decides about what would be told nowhere if the schedule were deleted now: what waits for the end of the last batch, ends of runs
-// that are not settled, and a time that has come and only waits for its jitter. Each decision is about one of them, and is asked
-// with the life of the one before; DecideWait: nothing is left.
+// that are not settled, and times that have come and wait for their jitter, or could not be settled. Each decision is about one of
+// them, of times about all in a row, and is asked with the life of the one before; DecideWait: nothing is left.
 func (l ScheduleLife) Abandon(times ScheduleTimes, now time.Time) ScheduleDecision {
 	const why = "the schedule was deleted"
 	if !l.Waiting.IsZero() {
@@ -554,14 +554,24 @@ func (l ScheduleLife) Abandon(times ScheduleTimes, now time.Time) ScheduleDecisi
 	if len(l.Ends) > 0 {
 		return l.without(0).settleEnds(l.Ends[:1], harp.TimeSkipped, harp.TimeByHand, why)
 	}
-	switch t, ok := times.Next(l.Through); {
-	case !ok || t.Nominal.After(now) || !t.Time.After(now):
+	t, ok := times.Next(l.Through)
+	switch {
+	case !ok || t.Nominal.After(now):
 		return ScheduleDecision{Kind: DecideWait, Life: l}
 	case l.isSkipped(t.Nominal):
 		return ScheduleDecision{Kind: DecideSettle, Life: l.settled(t.Nominal)}
-	default:
-		return l.settle(oneTime(harp.TimeSkipped, harp.TimeByHand, why, t.Nominal))
 	}
+	run := oneTime(harp.TimeSkipped, harp.TimeByHand, why, t.Nominal)
+	for t, ok = times.Next(run.To); ok && !t.Nominal.After(now) && !l.isSkipped(t.Nominal); t, ok = times.Next(run.To) {
+		if run.Count == maxCounted {
+			t, _ = times.Prev(now.Add(1))
+			run.To, run.AtLeast = t.Nominal, true
+			break
+		}
+		run.To = t.Nominal
+		run.Count++
+	}
+	return l.settle(run)
 }
 
 func hasTime(times ScheduleTimes, nominal time.Time) bool {

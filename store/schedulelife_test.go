@@ -650,3 +650,16 @@ func BenchmarkScheduleLifeSettle(b *testing.B) {
 		}
 	}
 }
+
+// Of a schedule that is deleted with many times that could not be settled the first ones are counted.
+func TestAbandonManyTimes(t *testing.T) {
+	life := store.ScheduleLife{Through: tick(0), Skips: []time.Time{tick(1)}}
+	skipped := life.Abandon(ticks{1, 0}, tick(20_000))
+	many := skipped.Life.Abandon(ticks{1, 0}, tick(20_000))
+	if e := many.Entry; skipped.Entry.Outcome != "" || e.Count != 10_000 || !e.AtLeast || !e.From.Equal(tick(2)) || !e.To.Equal(tick(20_000)) || e.Reason != harp.TimeByHand {
+		t.Errorf("told are %+v and %+v", skipped.Entry, e)
+	}
+	if d := many.Life.Abandon(ticks{1, 0}, tick(20_000)); d.Kind != store.DecideWait {
+		t.Errorf("left is %+v", d)
+	}
+}

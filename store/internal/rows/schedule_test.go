@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"iter"
@@ -215,6 +216,41 @@ func TestPruneLooksAtFewEntries(t *testing.T) {
 	}
 	if n := e.count(prefixLedger); n != schedules*(entries-1) {
 		t.Errorf("%d entries are left", n)
+	}
+}
+
+// TestKeptFromOfOneHash checks that of deleted schedules whose names have one hash the latest time counts since when a ledger is whole, and now
+// where it cannot be read.
+func TestKeptFromOfOneHash(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	other := ""
+	for n := 0; !bytes.Equal(keptFromKey(other), keptFromKey("s")); n++ {
+		other = fmt.Sprint("other", n)
+	}
+	for _, c := range []struct {
+		name string
+		at   time.Time
+	}{{"s", noon.Add(-time.Hour)}, {other, noon.Add(-2 * time.Hour)}} {
+		entry := firedAt(c.at)
+		entry.At = c.at
+		is := stepped(t, s, store.ScheduleStep{Name: c.name, Document: []byte("1"), Entry: entry})
+		if _, err := s.StepSchedule(t.Context(), store.ScheduleStep{Name: c.name, Revision: is.Revision, Delete: true}, noon); err != nil {
+			t.Fatal(err)
+		}
+		prune(t, s, store.Retention{EventsBefore: noon.Add(-time.Minute)}, noon)
+	}
+	put := store.ScheduleStep{Name: "s", Document: []byte("1")}
+	is := stepped(t, s, put)
+	if want := noon.Add(-time.Hour + 1); !is.KeptFrom.Equal(want) {
+		t.Errorf("its ledger is whole from %v on, want %v", is.KeptFrom, want)
+	}
+	if _, err := s.StepSchedule(t.Context(), store.ScheduleStep{Name: "s", Revision: is.Revision, Delete: true}, noon); err != nil {
+		t.Fatal(err)
+	}
+	e.damage(s, keptFromKey("s"))
+	if is = stepped(t, s, put); !is.KeptFrom.Equal(noon) {
+		t.Errorf("when that cannot be read it is whole from %v on", is.KeptFrom)
 	}
 }
 
