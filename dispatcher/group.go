@@ -373,7 +373,7 @@ func (s *service) ListGroups(ctx context.Context, name, cursor string) (harp.Pag
 
 // PutGroup implements harp.GroupService.
 func (s *service) PutGroup(ctx context.Context, id, name, text string) error {
-	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+	_, err := requestChange(s, ctx, func(ctx context.Context) (none struct{}, err error) {
 		g := harp.Group{Name: name, Target: text, Changed: s.d.now().UTC(), By: s.who}
 		if err := g.Check(); err != nil {
 			return none, err
@@ -382,11 +382,6 @@ func (s *service) PutGroup(ctx context.Context, id, name, text string) error {
 		if err != nil {
 			return none, err
 		}
-		endTurn, err := s.awaitChange(ctx)
-		if err != nil {
-			return none, err
-		}
-		defer endTurn()
 		return none, s.d.putGroup(ctx, op, g)
 	})
 	return err
@@ -394,16 +389,11 @@ func (s *service) PutGroup(ctx context.Context, id, name, text string) error {
 
 // DeleteGroup implements harp.GroupService.
 func (s *service) DeleteGroup(ctx context.Context, id, name string) error {
-	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+	_, err := requestChange(s, ctx, func(ctx context.Context) (none struct{}, err error) {
 		op, err := s.documentsOperation(id, wire.TypeDeleteGroup, wire.DeleteGroup{Name: name})
 		if err != nil {
 			return none, err
 		}
-		endTurn, err := s.awaitChange(ctx)
-		if err != nil {
-			return none, err
-		}
-		defer endTurn()
 		return none, s.d.deleteGroup(ctx, op, name)
 	})
 	return err

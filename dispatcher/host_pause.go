@@ -201,7 +201,7 @@ func (d *Dispatcher) noteEndedPauses(ctx context.Context, some []*host, now time
 
 // PauseHosts implements harp.MaintenanceService.
 func (s *service) PauseHosts(ctx context.Context, id, expr string, c harp.HostPauseChange) (int, error) {
-	return request(s, ctx, func(ctx context.Context) (int, error) {
+	return requestChange(s, ctx, func(ctx context.Context) (int, error) {
 		if err := c.Check(); err != nil {
 			return 0, err
 		}
@@ -209,11 +209,6 @@ func (s *service) PauseHosts(ctx context.Context, id, expr string, c harp.HostPa
 		if err != nil {
 			return 0, err
 		}
-		endTurn, err := s.awaitChange(ctx)
-		if err != nil {
-			return 0, err
-		}
-		defer endTurn()
 		if c.Unpause {
 			return s.d.pauseHosts(ctx, op, expr, nil)
 		}

@@ -233,7 +233,7 @@ func (hs *hosts) labelProblem() error {
 
 // LabelHosts implements harp.HostService.
 func (s *service) LabelHosts(ctx context.Context, id, expr string, set map[string]string, unset []string) (int, error) {
-	return request(s, ctx, func(ctx context.Context) (int, error) {
+	return requestChange(s, ctx, func(ctx context.Context) (int, error) {
 		if err := harp.CheckLabelChange(set, unset); err != nil {
 			return 0, err
 		}
@@ -241,11 +241,6 @@ func (s *service) LabelHosts(ctx context.Context, id, expr string, set map[strin
 		if err != nil {
 			return 0, err
 		}
-		endTurn, err := s.awaitChange(ctx)
-		if err != nil {
-			return 0, err
-		}
-		defer endTurn()
 		return s.d.labelHosts(ctx, op, expr, set, unset)
 	})
 }

@@ -18,7 +18,7 @@ func notFoundMessage(id string) error { return failures.NotFound("message", id) 
 
 // PutNotification implements harp.NotificationService.
 func (s *service) PutNotification(ctx context.Context, id string, one harp.Notification) error {
-	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+	_, err := requestChange(s, ctx, func(ctx context.Context) (none struct{}, err error) {
 		if err := one.Check(); err != nil {
 			return none, err
 		}
@@ -26,11 +26,6 @@ func (s *service) PutNotification(ctx context.Context, id string, one harp.Notif
 		if err != nil {
 			return none, err
 		}
-		endTurn, err := s.awaitChange(ctx)
-		if err != nil {
-			return none, err
-		}
-		defer endTurn()
 		if err := s.d.notifications.lockGone(ctx, one.Name); err != nil {
 			return none, err
 		}
@@ -169,16 +164,11 @@ func (n *notifier) replace(doc notificationDocument) {
 
 // DeleteNotification implements harp.NotificationService.
 func (s *service) DeleteNotification(ctx context.Context, id, name string) error {
-	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+	_, err := requestChange(s, ctx, func(ctx context.Context) (none struct{}, err error) {
 		op, err := s.documentsOperation(id, wire.TypeDeleteNotification, wire.NotificationRef{Name: name})
 		if err != nil {
 			return none, err
 		}
-		endTurn, err := s.awaitChange(ctx)
-		if err != nil {
-			return none, err
-		}
-		defer endTurn()
 		return none, s.d.deleteNotification(ctx, op, name)
 	})
 	return err

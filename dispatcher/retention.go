@@ -154,7 +154,7 @@ func (d *Dispatcher) storedRule(ctx context.Context, name string) (bool, error) 
 
 // changeRule changes the rule of a name once for an id: change is given all rules, and returns what is put in its place, nil: none.
 func (s *service) changeRule(ctx context.Context, id, name string, message any, change func(rules []store.RetentionDocument, now time.Time) (*store.RetentionDocument, error)) error {
-	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+	_, err := requestChange(s, ctx, func(ctx context.Context) (none struct{}, err error) {
 		operation, kind := s.documentsOperation, wire.TypeDeleteRetention
 		if _, puts := message.(wire.SetRetention); puts {
 			operation, kind = s.puttingOperation, wire.TypeSetRetention
@@ -163,11 +163,6 @@ func (s *service) changeRule(ctx context.Context, id, name string, message any, 
 		if err != nil {
 			return none, err
 		}
-		endTurn, err := s.awaitChange(ctx)
-		if err != nil {
-			return none, err
-		}
-		defer endTurn()
 		s.d.changingRules.Lock()
 		defer s.d.changingRules.Unlock()
 		if _, done, err := s.d.store.DocumentsChanged(ctx, op); done || err != nil {

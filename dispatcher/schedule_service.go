@@ -108,7 +108,7 @@ func illegalStep(err error) error {
 
 // PutSchedule implements harp.ScheduleService.
 func (s *service) PutSchedule(ctx context.Context, id string, sch harp.Schedule) error {
-	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+	_, err := requestChange(s, ctx, func(ctx context.Context) (none struct{}, err error) {
 		if err := sch.Check(); err != nil {
 			return none, err
 		}
@@ -116,11 +116,6 @@ func (s *service) PutSchedule(ctx context.Context, id string, sch harp.Schedule)
 		if err != nil {
 			return none, err
 		}
-		endTurn, err := s.awaitChange(ctx)
-		if err != nil {
-			return none, err
-		}
-		defer endTurn()
 		if sch.TZ == "" && len(sch.After) == 0 {
 			sch.TZ = s.d.cfg.TimeZone
 		}
@@ -228,16 +223,11 @@ func noSpaceFor(err error) error {
 
 // DeleteSchedule implements harp.ScheduleService.
 func (s *service) DeleteSchedule(ctx context.Context, id, name string) error {
-	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+	_, err := requestChange(s, ctx, func(ctx context.Context) (none struct{}, err error) {
 		op, err := s.documentsOperation(id, wire.TypeDeleteSchedule, wire.DeleteSchedule{Name: name})
 		if err != nil {
 			return none, err
 		}
-		endTurn, err := s.awaitChange(ctx)
-		if err != nil {
-			return none, err
-		}
-		defer endTurn()
 		locked := false
 		defer func() {
 			if locked {

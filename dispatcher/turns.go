@@ -142,3 +142,16 @@ func (s *service) awaitChange(ctx context.Context) (endTurn func(), err error) {
 	}
 	return func() { s.d.changes.leaveTurn(s.who, 1) }, nil
 }
+
+// requestChange is request for a change of documents or hosts, when it is the principal's turn.
+func requestChange[T any](s *service, ctx context.Context, run func(context.Context) (T, error)) (T, error) { //nolint:revive // as request
+	return request(s, ctx, func(ctx context.Context) (T, error) {
+		endTurn, err := s.awaitChange(ctx)
+		if err != nil {
+			var none T
+			return none, err
+		}
+		defer endTurn()
+		return run(ctx)
+	})
+}

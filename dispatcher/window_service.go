@@ -93,16 +93,11 @@ func (s *service) EndWindow(ctx context.Context, id, name string) error {
 
 // changeWindow is that of the dispatcher for a window that must be there.
 func (s *service) changeWindow(ctx context.Context, id, name string, kind transport.Type, change func(is *openWindow, now time.Time) (*openWindow, error)) error {
-	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+	_, err := requestChange(s, ctx, func(ctx context.Context) (none struct{}, err error) {
 		op, err := s.documentsOperation(id, kind, wire.WindowRef{Name: name})
 		if err != nil {
 			return none, err
 		}
-		endTurn, err := s.awaitChange(ctx)
-		if err != nil {
-			return none, err
-		}
-		defer endTurn()
 		return none, s.d.changeWindow(ctx, op, name, func(is *openWindow) (*openWindow, error) {
 			if is == nil {
 				return nil, failures.NotFound("window", name)
