@@ -110,7 +110,11 @@ func (l *waitLine) paint(s harp.JobStatus, err error, now time.Time, columns int
 
 // textOf says in which state the job is and since when, or that the dispatcher does not say.
 func (l *waitLine) textOf(s harp.JobStatus, now time.Time) string {
-	if !l.silent.IsZero() {
+	switch {
+	case l.silent.IsZero():
+	case now.Sub(l.silent) < time.Second:
+		return "no answer from the dispatcher; trying again"
+	default:
 		return "no answer from the dispatcher for " + age(now.Sub(l.silent)) + "; trying again"
 	}
 	what := stateText(s)

@@ -49,8 +49,12 @@ func TestWaitLine(t *testing.T) {
 		}
 		c.say("")
 		time.Sleep(2 * time.Second)
-		if got := paint(harp.JobStatus{}, errors.New("gone")); got != "\r\x1b[Kno answer from the dispatcher for 0s; trying again" {
+		if got := paint(harp.JobStatus{}, errors.New("gone")); got != "\r\x1b[Kno answer from the dispatcher; trying again" {
 			t.Errorf("without a dispatcher: %q", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got := paint(harp.JobStatus{}, errors.New("gone")); got != "\r\x1b[Kno answer from the dispatcher for 2s; trying again" {
+			t.Errorf("still without one: %q", got)
 		}
 		if got := c.line.goesOn(); got != "may go on: the dispatcher does not answer" {
 			t.Error(got)
