@@ -22,8 +22,8 @@ var givenBeside = map[string]string{
 	"job ls": "", "job retry": firstID, "job wait": firstID, "logs": firstID, "maint add": "w --target demo1 --from now --for 1h", "maint held": "", "maint on": "-y", "maint spans": "w",
 	"maint why": "demo1", "notify add": "n --on job.failed --webhook https://example.org --secret s", "notify pause": "n", "prune": "--older-than 1h", "ps": "",
 	"queue pause": "a=1", "queue set": "a=1 --concurrency 1", "restore": "/none/x --dir /none/y", "retain set": "r --keep 1h", "run": "demo* count to=3 -y",
-	"schedule add": "s demo1 count to=3 --every 1h", "schedule apply": "-f /none", "schedule export": "", "schedule history": "s", "schedule import crontab": "/none --target demo1",
-	"schedule next": "s", "schedule pause": "s", "schedule run": "s", "target explain": "demo1",
+	"schedule add": "s demo1 count to=3 --every 1h", "schedule apply": "-f /none", "schedule backfill": "s --from 2027-03-01 --to 2027-03-08", "schedule export": "", "schedule history": "s", "schedule import crontab": "/none --target demo1",
+	"schedule next": "s", "schedule pause": "s", "schedule run": "s", "schedule skip": "s", "target explain": "demo1",
 }
 
 // withoutSystem are the commands that would begin what a test cannot have, if a flag of theirs is good after all.

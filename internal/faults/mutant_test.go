@@ -179,7 +179,7 @@ func TestMutantPausedBatchGoesOn(t *testing.T) {
 	t.Parallel()
 	m := mutant{
 		{"store/batchlife.go", "return l.State == harp.BatchRunning && l.Reached", "return (l.State == harp.BatchRunning || l.State == harp.BatchPaused) && l.Reached"},
-		{"store/internal/rows/batch.go", "		b.asking = is == harp.BatchCancelling\n		s.sched.Halt(b.slots, now)\n", "		if b.asking = is == harp.BatchCancelling; b.asking {\n			s.sched.Halt(b.slots, now)\n		}\n"},
+		{"store/internal/rows/batch.go", "		b.asking, b.unasked = is == harp.BatchCancelling, nil\n		s.sched.Halt(b.slots, now)\n", "		if b.asking, b.unasked = is == harp.BatchCancelling, nil; b.asking {\n			s.sched.Halt(b.slots, now)\n		}\n"},
 	}
 	f := newFleet(t)
 	f.Program = m.build(t)
