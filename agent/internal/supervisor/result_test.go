@@ -19,7 +19,6 @@ import (
 )
 
 func TestResult(t *testing.T) {
-	dir := t.TempDir()
 	for _, test := range []struct {
 		name, script string
 		result       supervisor.Result
@@ -34,7 +33,7 @@ func TestResult(t *testing.T) {
 		{"no line", "true", supervisor.Result{From: "stdout-last-json", Max: 80}, "", "none"},
 		{"a JSON line that is too long", `echo 1; echo '{"a":"xxxxxxxx"}'`, supervisor.Result{From: "stdout-last-json", Max: 8}, "", "too_large"},
 		{"file", "printf 'a\\0b' >file", supervisor.Result{From: "file", Path: "file", Max: 80}, "a\x00b", ""},
-		{"file by path", "printf abs >abs", supervisor.Result{From: "file", Path: filepath.Join(dir, "abs"), Max: 80}, "abs", ""},
+		{"file by path", "printf abs >abs", supervisor.Result{From: "file", Path: "/abs", Max: 80}, "abs", ""}, // below the folder of the command
 		{"no file", "true", supervisor.Result{From: "file", Path: "no", Max: 80}, "", "no_file"},
 		{"too large a file", "echo long >long", supervisor.Result{From: "file", Path: "long", Max: 2}, "", "too_large"},
 		{"a link", "ln -s /etc/passwd link", supervisor.Result{From: "file", Path: "link", Max: 8000}, "", "no_file"},
@@ -45,7 +44,7 @@ func TestResult(t *testing.T) {
 				spec := shell(test.script)
 				spec.Command.Dir, spec.Result = t.TempDir(), test.result
 				if filepath.IsAbs(test.result.Path) {
-					spec.Command.Dir = dir
+					spec.Result.Path = filepath.Join(spec.Command.Dir, test.result.Path)
 				}
 				e := follow(t, start(t, o, spec), 0).end
 				if string(e.Result) != test.want || e.ResultErr != test.why || e.From != test.result.From {
