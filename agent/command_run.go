@@ -104,7 +104,7 @@ func (r *commandRun) start(at *attempt, commit func() refusal) refusal {
 	switch {
 	case err == nil:
 		r.handle = h // nobody else is here yet
-		at.agent.putOff.end(at.info.Procedure, at.key.journal())
+		at.agent.putOff.noteBegun(at.info.Procedure, at.key.journal())
 		return refusal{}
 	case errors.Is(err, errRefused):
 		return no

@@ -66,8 +66,8 @@ func (p *postponements) extend(procedure string, k journal.Key) bool {
 	return now.Sub(command.since) < putOffTime && now.Sub(all.since) < putOffTime
 }
 
-// end notes that a command was begun.
-func (p *postponements) end(procedure string, k journal.Key) {
+// noteBegun notes that a command was begun.
+func (p *postponements) noteBegun(procedure string, k journal.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.commands, k)

@@ -140,8 +140,8 @@ func TestCommandsOfOneProcedureArePutOffTogether(t *testing.T) {
 		putOff  bool // another command after ten minutes
 	}{
 		"it stays":                {func(*Agent) {}, false},
-		"one began":               {func(a *Agent) { a.putOff.end("run", journal.Key{Job: "another"}) }, true},
-		"one of another did":      {func(a *Agent) { a.putOff.end("walk", journal.Key{Job: "another"}) }, false},
+		"one began":               {func(a *Agent) { a.putOff.noteBegun("run", journal.Key{Job: "another"}) }, true},
+		"one of another did":      {func(a *Agent) { a.putOff.noteBegun("walk", journal.Key{Job: "another"}) }, false},
 		"none was tried":          {func(*Agent) { time.Sleep(putOffPause) }, true},
 		"for a little":            {func(*Agent) { time.Sleep(putOffPause - time.Minute - 1) }, false},
 		"another one never can":   {func(a *Agent) { a.putsOff("run", journal.Key{}, &supervisor.ExecError{Err: syscall.ENOENT}) }, false},
@@ -172,7 +172,7 @@ func TestCommandsOfOneProcedureArePutOffTogether(t *testing.T) {
 			if is, want := a.putsOff("run", k, short), n < 10; is != want {
 				t.Errorf("beside others that begin it is put off after %d minutes: %t", n, is)
 			}
-			a.putOff.end("run", journal.Key{Job: "another"})
+			a.putOff.noteBegun("run", journal.Key{Job: "another"})
 			time.Sleep(time.Minute)
 		}
 	})
