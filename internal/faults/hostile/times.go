@@ -62,7 +62,7 @@ func tellLongCrons(t *teller) error {
 	return t.putsBeside()
 }
 
-// putsBeside puts something as another caller, who must not wait long.
+// putsBeside puts something as another caller, which must not wait long.
 func (t *teller) putsBeside() error {
 	p, err := t.callerNamed("other")
 	if err != nil {
@@ -122,7 +122,7 @@ func tellLongCalendars(t *teller) error {
 	return t.putsBeside()
 }
 
-// tellOperations asks for as many changes at once as a session may, and keeps that up. Another caller, who wants to change something, must not
+// tellOperations asks for as many changes at once as a session may, and keeps that up. Another caller, which wants to change something, must not
 // wait until all of them are made.
 func tellOperations(t *teller) error {
 	var telling sync.WaitGroup
