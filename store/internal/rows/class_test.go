@@ -288,16 +288,22 @@ func TestDamagedBatchWithoutALifeCountsNoMore(t *testing.T) {
 			later := noon.Add(time.Hour)
 			for range 3 {
 				prune(t, s, store.Retention{RulesAt: later}, later)
-				for _, j := range kept {
-					if _, err := s.Job(t.Context(), j.ID); err != nil {
-						t.Errorf("a job that the rule keeps: %v", err)
-					}
-				}
+				wantKept(t, s, kept)
 				if got, want := s.RetentionClasses()[0].Bytes, kept[0].Counted+kept[1].Counted; got < want-c.slack || got > want+c.slack {
 					t.Errorf("of %d bytes there count %d", want, got)
 				}
 			}
 		})
+	}
+}
+
+// wantKept checks that jobs which a rule keeps are there.
+func wantKept(t *testing.T, s *Store, kept []*store.Job) {
+	t.Helper()
+	for _, j := range kept {
+		if _, err := s.Job(t.Context(), j.ID); err != nil {
+			t.Fatalf("a job that the rule keeps: %v", err)
+		}
 	}
 }
 
@@ -330,11 +336,7 @@ func TestDamagedJobOfAClass(t *testing.T) {
 			later := noon.Add(time.Hour)
 			for range 3 {
 				prune(t, s, store.Retention{RulesAt: later}, later)
-				for _, j := range kept {
-					if _, err := s.Job(t.Context(), j.ID); err != nil {
-						t.Fatalf("a job that the rule keeps: %v", err)
-					}
-				}
+				wantKept(t, s, kept)
 			}
 			got := s.RetentionClasses()[0].Bytes
 			if want := kept[0].Counted + kept[1].Counted; got != want && !c.isAbout || got < want-each/4 || got > want+each/4 {
