@@ -271,10 +271,19 @@ func TestStopAndRetry(t *testing.T) {
 		if _, _, err := b.PreviewRetry(ctx, []string{"lost"}); !errors.Is(err, harp.ErrNotFound) {
 			t.Errorf("of none it would be made again: %v", err)
 		}
+		ofEnded := []string{"failed", "succeeded"}
+		confirmed, _, err := b.PreviewRetry(ctx, ofEnded)
+		if err != nil || confirmed.Hosts != 2 {
+			t.Errorf("of what has ended it would be made again as %+v, %v", confirmed, err)
+		}
 		if err := b.Resume(ctx); err != nil {
 			t.Error(err)
 		}
 		s := ended(t, b, harp.BatchFailed, "")
+		_, err = b.Retry(ctx, ofEnded, harp.Confirmed(confirmed.Digest))
+		if !errors.Is(err, harp.ErrConflict) || !strings.Contains(err.Error(), "other hosts are to be called again now than were confirmed: 6, where there were 2") {
+			t.Errorf("confirmed before others ended it is made again with %v", err)
+		}
 		if s.Counts[harp.StateSucceeded] != 4 || s.Counts[harp.StateFailed] != 2 {
 			t.Errorf("it ended as %+v", s)
 		}
@@ -291,7 +300,7 @@ func TestStopAndRetry(t *testing.T) {
 		if n := len(allOf(t, sys.caller.Batches(ctx, harp.BatchFilter{}))); n != 1 {
 			t.Errorf("there are %d batches", n)
 		}
-		again := must[*harp.Batch](t)(b.Retry(ctx, nil, harp.Parallel(2)))
+		again := must[*harp.Batch](t)(b.Retry(ctx, nil, harp.Parallel(2), harp.Confirmed(seen.Digest)))
 		s = ended(t, again, harp.BatchFailed, harp.BatchReasonFailures)
 		if s.Hosts != 2 || s.RetryOf != b.ID() || s.Parallel != 2 || s.StopAfter != 2 {
 			t.Errorf("made again it is %+v", s)

@@ -314,7 +314,11 @@ func (c *candidates) checkConfirmed(req harp.Request) error {
 	if strings.HasPrefix(said, strings.Join(strings.SplitN(is, "-", ofHosts+1)[:ofHosts], "-")+"-") {
 		return conflictOf(conflictConfirmed, "confirmed: another request was confirmed than is submitted")
 	}
-	return conflictOf(conflictConfirmed, fmt.Sprintf("confirmed: the target selects other hosts now than were confirmed: %d, where there were %s", len(c.hosts), were))
+	what := "the target selects other hosts now"
+	if req.RetryOf != "" {
+		what = "other hosts are to be called again now"
+	}
+	return conflictOf(conflictConfirmed, fmt.Sprintf("confirmed: %s than were confirmed: %d, where there were %s", what, len(c.hosts), were))
 }
 
 // judge finds the classes of hosts.

@@ -125,7 +125,8 @@ func (c *cli) batchRetryCommand() *cobra.Command {
 		Short: "Call the failed hosts of a batch again, as a new batch",
 		Long: `Call hosts of a batch again, as a new batch that names the old one: by default those that
 failed or did not start. The old batch must have ended or be paused. Procedure, arguments
-and options are those of the old batch unless they are given.
+and options are those of the old batch unless they are given. It first says what it will do
+and asks, as harp run does; without a terminal only a dangerous procedure needs -y.
 
 Members that were lost, or cancelled while they ran, may have done something: they are
 called again only with --lost and --cancelled.`,
@@ -160,42 +161,64 @@ func (c *cli) retryBatch(ctx context.Context, caller *harp.Caller, f *batchFlags
 	if err != nil {
 		return err
 	}
-	s, err := batch.Status(ctx)
+	if f.dryRun && f.options.Drift != "" {
+		opts = append(opts, harp.DryRun())
+	}
+	p, err := planRetry(ctx, caller, f, batch, which, opts)
 	if err != nil {
 		return err
 	}
-	f.onlyOutput = s.Procedure == execProcedure
-	if f.dryRun {
-		return c.rehearseRetry(ctx, caller, f, batch, which, opts)
+	call := func(more ...harp.Option) (*harp.Batch, error) {
+		return batch.Retry(ctx, which, slices.Concat(opts, more)...)
 	}
-	doc, err := findOnTarget(ctx, caller, s.Target, s.Procedure)
-	if err == nil { // else whoever is asked to make the calls says it better
-		err = c.confirm(ctx, doc, "hosts of batch "+s.ID, f.sure)
-		if err != nil {
-			return err
-		}
+	if f.dryRun {
+		return c.rehearseBatch(ctx, p, func(dry harp.Option) (*harp.Batch, error) { return call(dry) })
+	}
+	if p.why != nil {
+		return didNotRun(p.why)
+	}
+	confirmed, err := c.confirmRetry(ctx, p)
+	if err != nil {
+		return err
 	}
 	c.sayNewID(&f.callFlags)
-	again, err := batch.Retry(ctx, which, opts...)
+	again, err := call(confirmed...)
 	if err != nil {
 		return didNotRun(err)
 	}
-	return c.batchMade(ctx, again, f, "batch "+again.ID()+" repeats "+s.ID)
+	return c.batchMade(ctx, again, f, "batch "+again.ID()+" repeats "+p.retryOf)
 }
 
-// rehearseRetry says what would become of calling members of a batch again.
-func (c *cli) rehearseRetry(ctx context.Context, caller *harp.Caller, f *batchFlags, batch *harp.Batch, which []string, opts []harp.Option) error {
-	if f.options.Drift != "" {
-		opts = append(opts, harp.DryRun())
+// confirmRetry is confirmBatch for members that are called again: they were confirmed once, so that where nobody can be asked only
+// a dangerous procedure needs -y. Errors: as askSure.
+func (c *cli) confirmRetry(ctx context.Context, p *batchPlan) ([]harp.Option, error) {
+	if !p.preview.Dangerous && (!c.inTerminal || !c.errTerminal) {
+		c.notice("%s", p.text())
+		return nil, nil
 	}
+	return c.confirmBatch(ctx, p)
+}
+
+// planRetry says what calling members of a batch again would meet. The flags are given the options that it takes over. Errors: as
+// harp.Batch.PreviewRetry.
+func planRetry(ctx context.Context, caller *harp.Caller, f *batchFlags, batch *harp.Batch, which []string, opts []harp.Option) (*batchPlan, error) {
 	seen, req, err := batch.PreviewRetry(ctx, which, opts...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	f.options = req.Batch // those taken over, too
+	f.options = req.Batch
+	if f.onlyOutput = req.Procedure == execProcedure; !f.onlyOutput {
+		f.dash = -1 // as harp run has it of no command
+	}
 	p := &batchPlan{flags: f, args: req.Args, target: cmp.Or(req.Target, "hosts of batch "+req.RetryOf), retryOf: req.RetryOf, preview: seen}
+	if err := p.count(); err != nil {
+		return nil, err
+	}
+	if p.why != nil && !f.dryRun { // then nobody asks what the procedures are
+		return p, nil
+	}
 	if p.doc, err = findForRetry(ctx, caller, req.Target, req.Procedure); err != nil {
-		return err
+		return nil, err
 	}
 	if len(req.Batch.Then) > 0 {
 		f.steps, f.stepDocs = []harp.Step{{Procedure: req.Procedure, Args: req.Args}}, []harp.ProcedureDoc{p.doc}
@@ -203,16 +226,11 @@ func (c *cli) rehearseRetry(ctx context.Context, caller *harp.Caller, f *batchFl
 	for _, s := range req.Batch.Then {
 		doc, err := findForRetry(ctx, caller, req.Target, s.Procedure)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		f.steps, f.stepDocs = append(f.steps, harp.Step{Procedure: s.Procedure, Args: s.Args, On: s.On}), append(f.stepDocs, doc)
 	}
-	if err := p.count(); err != nil {
-		return err
-	}
-	return c.rehearseBatch(ctx, p, func(dry harp.Option) (*harp.Batch, error) {
-		return batch.Retry(ctx, which, append(slices.Clone(opts), dry)...)
-	})
+	return p, nil
 }
 
 // findForRetry finds out what a procedure is that is called again: the target may select other hosts by now, or none.

@@ -67,7 +67,57 @@ func TestRunIsConfirmed(t *testing.T) {
 			if (len(f.submitted) == 1) != submitted {
 				t.Errorf("submitted %+v", f.submitted)
 			}
-			if submitted && (f.submitted[0].Batch.Confirmed == "d") != test.asked {
+			if len(f.submitted) == 1 && (f.submitted[0].Batch.Confirmed == "d") != test.asked {
+				t.Errorf("confirmed %q", f.submitted[0].Batch.Confirmed)
+			}
+		})
+	}
+}
+
+// What failed is called again as it was confirmed; where nobody can be asked it was already.
+func TestBatchRetryIsConfirmed(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		hosts     int
+		dangerous bool
+		change    func(*cli)
+		args      string
+		code      int
+		asked     bool
+	}{
+		{"nobody to ask", 3, false, nil, "", exitOK, false},
+		{"dangerous, nobody to ask", 3, true, nil, "", exitUsage, false},
+		{"sure", 3, true, nil, "-y", exitOK, false},
+		{"one host", 1, false, typing("n\n"), "", exitOK, false},
+		{"yes", 3, false, typing("y\n"), "", exitOK, true},
+		{"no", 3, false, typing("n\n"), "", exitUsage, true},
+		{"no answer", 3, false, typing(""), "", exitUsage, true},
+		{"dangerous, yes", 1, true, typing("yes\n"), "", exitOK, true},
+		{"sure on a terminal", 3, false, typing(""), "-y", exitOK, false},
+		{"only to see", 3, false, typing(""), "--dry-run", exitOK, false},
+		{"refused", 3, false, typing("y\n"), "--max-hosts 2", exitRefused, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := running(t, test.hosts)
+			f.batches.preview.Dangerous = test.dangerous
+			f.feed.requests = map[string]harp.Request{batchID: {ID: batchID, Needs: []string{harp.NeedBatch}, Target: "demo*", Procedure: "count", Args: harp.Value{0xc0}, Batch: harp.BatchOptions{Parallel: 1}}}
+			args := append([]string{"batch", "retry", batchID, "-d"}, strings.Fields(test.args)...)
+			got := runFake(t, t.Context(), f, test.change, args...)
+			if got.code != test.code || strings.Contains(got.stderr, "Run it? [y/N]") != test.asked {
+				t.Errorf("got %+v", got)
+			}
+			said := "count on " + hostCount(test.hosts) + ", 1 at a time"
+			if test.dangerous && test.asked {
+				said += "; count is marked dangerous"
+			}
+			if test.code == exitOK && test.args != "--dry-run" && !strings.HasPrefix(got.stderr, said) {
+				t.Errorf("said %q, want %q", got.stderr, said)
+			}
+			submitted := test.code == exitOK && test.args != "--dry-run"
+			if (len(f.submitted) == 1) != submitted {
+				t.Errorf("submitted %+v", f.submitted)
+			}
+			if len(f.submitted) == 1 && (f.submitted[0].Batch.Confirmed == "d") != test.asked {
 				t.Errorf("confirmed %q", f.submitted[0].Batch.Confirmed)
 			}
 		})

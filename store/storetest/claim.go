@@ -44,6 +44,25 @@ var claiming = []rule{
 		w.gate("h") // a new session
 		w.ids(w.claim(100, "h"), append(slices.Clone(jobs[3:10]), late)...)
 	}},
+	{"claim/busy/more", "each attempt that is over lets one more go of what its agent was too busy for, though others let go were not answered yet, and so does each pause", func(w *world) {
+		w.gate("h")
+		var jobs []*store.Job
+		for range 6 {
+			jobs = append(jobs, w.submit())
+		}
+		for _, j := range jobs[:2] {
+			w.apply(j, store.Started)
+		}
+		for _, j := range jobs[2:] {
+			e := w.event(j, store.NotNow)
+			e.Wake = w.now.Add(time.Second)
+			w.ids(w.try(j, e).Claimed)
+		}
+		w.ids(w.apply(jobs[0], store.End).Claimed, jobs[2])
+		w.ids(w.apply(jobs[1], store.End).Claimed, jobs[3])
+		w.pass(time.Minute)
+		w.ids(w.advance().Claimed, jobs[4])
+	}},
 	{"claim/busy/again", "an agent that took several in a row, and is too busy again, is tried with one", func(w *world) {
 		w.gate("h")
 		var jobs []*store.Job
