@@ -40,21 +40,16 @@ func (d *Dispatcher) clockLoop() {
 	timer := time.NewTimer(longestNap)
 	defer timer.Stop()
 	for {
-		if err := d.advance(); err != nil {
+		switch left, err := d.advance(); {
+		case err != nil:
 			if d.ctx.Err() == nil {
 				d.log.Error("advance", "err", err)
 			}
 			timer.Reset(time.Second)
-		} else {
-			now := d.now() // first: that may move what is due
-			switch due := d.store.NextDue(); {
-			case due.IsZero():
-				timer.Stop()
-			case due.After(now):
-				timer.Reset(min(due.Sub(now), longestNap))
-			default:
-				continue
-			}
+		case left == 0:
+			timer.Stop()
+		default:
+			timer.Reset(min(left, longestNap))
 		}
 		select {
 		case <-d.ctx.Done():
@@ -65,17 +60,19 @@ func (d *Dispatcher) clockLoop() {
 	}
 }
 
-// advance does what is due now, if anything is.
-func (d *Dispatcher) advance() error {
+// advance does what is due now, if anything is, and returns how long it is until something will be; 0 if nothing will.
+func (d *Dispatcher) advance() (time.Duration, error) {
 	for {
 		now := d.now() // first: that may move what is due
-		due := d.store.NextDue()
-		if due.IsZero() || due.After(now) {
-			return nil
+		switch due := d.store.NextDue(); {
+		case due.IsZero():
+			return 0, nil
+		case due.After(now):
+			return due.Sub(now), nil
 		}
 		did, err := d.advanceAndMark(now)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		for _, j := range did.Ended {
 			d.notifyEnded(j, nil)
@@ -88,9 +85,6 @@ func (d *Dispatcher) advance() error {
 		}
 		d.sendJobs(did.Claimed)
 		d.wakeUnreached(did.Over)
-		if !did.More {
-			return nil
-		}
 	}
 }
 

@@ -85,6 +85,7 @@ func rebootAll(t *testing.T, f *Fleet, batch *harp.Batch, asked string) (kills i
 		between(r, 50*time.Millisecond, 300*time.Millisecond)
 		marks, err := os.ReadDir(asked)
 		must(t, err)
+		marks = marks[:min(len(marks), 2)] // the dispatcher is killed for each two, however many were seen at once
 		for _, m := range marks {
 			must(t, f.KillAgent(m.Name()))
 			must(t, os.Remove(filepath.Join(asked, m.Name())))
