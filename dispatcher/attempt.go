@@ -28,6 +28,7 @@ type attempt struct {
 	missing   int64            // the records before this one that are not stored are missing; 0: none are
 	streams   bool             // has sent records
 	begun     bool             // its agent has given a sign that it started, in this session or in one before
+	untold    bool             // ... with a frame that could not be stored
 	nextFrame *transport.Frame // came behind records, and is not handled yet
 	readies   int64            // of the session's, before CALL was sent
 	heldFrom  time.Time        // a window or a pause begins then, before which it must have started; zero: none does
@@ -154,7 +155,8 @@ func (s *session) pause(d time.Duration) bool {
 
 // endAttempt forgets an attempt. One whose end did not come ends the session: what became
 // of it is found out when the next one begins. One whose call has not left is not
-// started; where that cannot be stored, reconciliation does it.
+// started; where that cannot be stored, reconciliation does it. When the dispatcher stops it stores
+// no more than that an attempt has begun.
 func (s *session) endAttempt(a *attempt, err error) {
 	s.mu.Lock()
 	if s.live[a.job.ID] == a {
@@ -165,7 +167,13 @@ func (s *session) endAttempt(a *attempt, err error) {
 		s.d.streams.Add(-1)
 	}
 	a.noteAnswered()
-	if err == nil || s.d.ctx.Err() != nil {
+	switch {
+	case err == nil:
+		return
+	case s.d.ctx.Err() != nil:
+		if a.untold {
+			s.storeLastStarts([]store.Transition{{ID: a.job.ID, Event: s.d.newEvent(a.job, store.Started)}})
+		}
 		return
 	}
 	if !a.called && !a.resumed && s.d.withdrawJob(a.job, withdrawWait) == nil {
@@ -239,6 +247,7 @@ func (a *attempt) runExchange(sub harp.Submission) error {
 		a.progress.noteBusy(true)
 		over, err := a.handleFrame(ctx, f)
 		a.progress.noteBusy(false)
+		a.untold = err != nil && a.begun
 		if over || err != nil {
 			return err
 		}

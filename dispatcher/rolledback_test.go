@@ -8,6 +8,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store/memory"
 )
 
 // met connects the agent whose journal is at a position, and which holds the job's attempt.
@@ -160,6 +161,50 @@ func TestALateWordOfAJournalThatWasRolledBack(t *testing.T) {
 				return
 			}
 			expectNothing(t, asked)
+		})
+	}
+}
+
+// How far a journal was when an end told of it is known to the next process, too: what was stored before a call was sent
+// says whether its journal was rolled back since.
+func TestAnEndTellsTheNextProcessHowFarTheJournalWas(t *testing.T) {
+	for name, c := range map[string]struct {
+		gone     bool // the attempt that ended was lost with its process
+		position int64
+		state    harp.State
+	}{
+		"rolled back to HELLO":         {false, 5, harp.StateLost},
+		"rolled back":                  {false, 19, harp.StateLost},
+		"rolled back, and it was gone": {true, 19, harp.StateLost},
+		"as far":                       {false, 20, harp.StateSent},
+		"as far, and it was gone":      {true, 20, harp.StateSent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk, network := memory.NewDisk(), newNetwork(t, inMemory)
+				sys := newSystemOn(t, embedded, network, memory.OpenDisk(disk, nil), dispatcher.Config{})
+				var i interrupted
+				agent, asked := i.met(t, sys, 5, 1, "")
+				for _, position := range []int64{20, 19} { // they come as they come
+					before := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+					m := <-asked
+					m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: harp.Value{0xc0}, Started: &wire.Started{Time: 1}, Gone: c.gone, Position: position})
+					must[harp.Result](t)(before.Wait(t.Context()))
+				}
+				i.job = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+				<-asked // it begins, and that is not heard
+				synctest.Wait()
+				if err := sys.d.Shutdown(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				agent.tr.Close(nil)
+				again := newSystemOn(t, embedded, network, memory.OpenDisk(disk, nil), dispatcher.Config{})
+				i.job = again.caller.Job(i.job.ID())
+				i.met(t, again, c.position, 1, "")
+				if s := i.status(t); s.State != c.state || c.state == harp.StateLost && s.Reason != harp.LostJournalGone {
+					t.Errorf("it is %s (%s)", s.State, s.Reason)
+				}
+			})
 		})
 	}
 }

@@ -390,7 +390,7 @@ func (s *session) recordAgent(ctx context.Context, facts harp.Value, docs []harp
 }
 
 // notePosition keeps how far the agent's journal was when it said so: where it is less far later, it was
-// rolled back. That is stored when the host's row is stored next.
+// rolled back. It is stored with the end that tells of it.
 func (s *session) notePosition(position int64) {
 	s.host.updateRow(func(row *store.Host) {
 		row.Position = max(row.Position, uint64(max(position, 0)))

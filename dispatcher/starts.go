@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -64,14 +65,26 @@ func (s *session) storeStarts() {
 		if len(ts) == 0 {
 			continue
 		}
-		for err := s.d.noteStarts(ts); err != nil; err = s.d.noteStarts(ts) { // else what has begun might count as not started
+		for err := s.d.noteStarts(s.d.ctx, ts); err != nil; err = s.d.noteStarts(s.d.ctx, ts) { // else what has begun might count as not started
 			if s.d.ctx.Err() == nil && !errors.Is(err, harp.ErrNoSpace) {
 				s.d.repeated.Warn("starts "+s.host.name, "starts cannot be noted yet", "host", s.host.name, "err", err)
 			}
 			if !s.pause(spaceWait) {
+				s.storeLastStarts(ts)
 				break
 			}
 		}
+	}
+}
+
+// storeLastStarts stores what could not be stored while the session lasted, if that can be now: another process would not
+// know of it.
+func (s *session) storeLastStarts(ts []store.Transition) {
+	if s.d.ctx.Err() == nil {
+		return // the next session knows
+	}
+	if err := s.d.noteStarts(context.WithoutCancel(s.d.ctx), ts); err != nil {
+		s.d.log.Warn("starts are not noted", "host", s.host.name, "err", err)
 	}
 }
 
@@ -91,8 +104,8 @@ func (st *starts) takeWaiting() []start {
 
 // noteStarts stores starts. One of a job that has ended or moved on is of no interest any
 // more.
-func (d *Dispatcher) noteStarts(ts []store.Transition) error {
-	changes, err := d.applyTransitions(d.ctx, ts...)
+func (d *Dispatcher) noteStarts(ctx context.Context, ts []store.Transition) error {
+	changes, err := d.applyTransitions(ctx, ts...)
 	if err != nil {
 		return err
 	}

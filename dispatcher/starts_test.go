@@ -250,3 +250,69 @@ func TestThatAnAttemptIsAliveIsKnownThoughItIsNotStored(t *testing.T) {
 		expectNothing(t, asked)
 	})
 }
+
+// What could not be stored of a start while the session lasted is stored as the dispatcher stops, if it can be then: the next process
+// does not know of it else.
+func TestAStartThatWasNotStoredIsStoredAtLast(t *testing.T) {
+	for name, says := range map[string]func(t *testing.T, m agentExchange){
+		"started": func(t *testing.T, m agentExchange) {
+			m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		},
+		"records": func(t *testing.T, m agentExchange) {
+			m.sendFrame(t, wire.TypeRecords, false, wire.Records{Records: []wire.Record{{Time: 1, Value: []byte{0}}}})
+		},
+		"stopping": func(t *testing.T, m agentExchange) {
+			m.sendFrame(t, wire.TypeStopping, false, wire.Stopping{Cause: wire.CauseTimeout, Since: 1})
+		},
+		"end": func(t *testing.T, m agentExchange) {
+			m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: harp.Value{0xc0}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk, network := memory.NewDisk(), newNetwork(t, inMemory)
+				st := &fullSigns{Store: memory.OpenDisk(disk, nil)}
+				sys := newSystemOn(t, embedded, network, st, dispatcher.Config{})
+				agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+				asked := agent.exchanges(t)
+				synctest.Wait()
+				st.ill.Store(true)
+				i := interrupted{job: must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))}
+				says(t, <-asked)
+				time.Sleep(100 * time.Millisecond)
+				st.ill.Store(false) // and it is not tried again for a while
+				if err := sys.d.Shutdown(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				agent.tr.Close(nil)
+				again := newSystemOn(t, embedded, network, memory.OpenDisk(disk, nil), dispatcher.Config{})
+				i.job = again.caller.Job(i.job.ID())
+				_, asked = i.again(t, again, "j", "")
+				if s := i.status(t); s.State != harp.StateLost || s.Reason != harp.LostJournalGone {
+					t.Errorf("it is %s (%s)", s.State, s.Reason)
+				}
+				expectNothing(t, asked)
+			})
+		})
+	}
+}
+
+// fullSigns is a store that has no room for what an agent says of an attempt while the test says so.
+type fullSigns struct {
+	store.Store
+	ill atomic.Bool
+}
+
+func (s *fullSigns) Apply(ctx context.Context, ts ...store.Transition) ([]store.Change, error) {
+	if s.ill.Load() && ts[0].Event.Kind != store.Withdrawn {
+		return []store.Change{{Err: harp.ErrNoSpace}}, nil
+	}
+	return s.Store.Apply(ctx, ts...)
+}
+
+func (s *fullSigns) Append(ctx context.Context, a store.Append) (*store.Job, error) {
+	if s.ill.Load() {
+		return nil, harp.ErrNoSpace
+	}
+	return s.Store.Append(ctx, a)
+}

@@ -346,7 +346,8 @@ type Hosts interface {
 	// harp.ErrNotFound if it never had a session.
 	PutHost(ctx context.Context, h Host) error
 
-	// Host returns one host. Errors: harp.ErrNotFound.
+	// Host returns one host. The Position of its journal is the furthest of that of PutHost and those of events since its
+	// session began. Errors: harp.ErrNotFound.
 	Host(ctx context.Context, name string) (Host, error)
 
 	// RemoveHost forgets a host, with its marks. First it ends what has not ended on it, in as few commits as

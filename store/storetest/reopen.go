@@ -49,6 +49,50 @@ var reopening = []rule{
 			w.Fatalf("value %v, document %q, epoch %d", v, doc, epoch)
 		}
 	}},
+	{"position", "how far the journal of a host is by the events of its attempts is kept, the furthest of them, whatever else is said of the host, until its next session says anew", func(w *world) {
+		wants := func(want uint64) {
+			w.Helper()
+			h, err := w.st.Host(w.ctx(), "h")
+			w.must(err)
+			page, _, err := w.st.ListHosts(w.ctx(), "", 10)
+			w.must(err)
+			if h.Position != want || h.Journal != "j" || len(page) != 1 || page[0].Position != want {
+				w.Fatalf("its position is %d, in a list %+v, want %d", h.Position, page, want)
+			}
+		}
+		put := func(position uint64) {
+			w.Helper()
+			w.must(w.st.PutHost(w.ctx(), store.Host{Name: "h", Journal: "j", Position: position}))
+		}
+		opens := func(position uint64) {
+			w.Helper()
+			_, err := w.st.OpenSession(w.ctx(), store.Session{Host: "h", At: w.now, Journal: "j", Position: position})
+			w.must(err)
+			put(position)
+		}
+		opens(5)
+		for n, kind := range []store.Kind{store.End, store.End, store.Lose} {
+			j := w.running()
+			e := w.event(j, kind)
+			e.Reason, e.Position = harp.LostAgentRestarted, []uint64{20, 19, 21}[n]
+			w.must(w.try(j, e).Err)
+			wants([]uint64{20, 20, 21}[n])
+			w.wants(w.try(j, e).Err, store.ErrIllegal)
+		}
+		put(6)
+		wants(21)
+		put(22)
+		wants(22)
+		put(6)
+		w.reopen()
+		wants(21)
+		opens(7) // it is another journal, or was rolled back
+		wants(7)
+		_, err := w.st.RemoveHost(w.ctx(), "h", store.Operation{By: somebody, Time: w.now})
+		w.must(err)
+		opens(3)
+		wants(3)
+	}},
 	{"numbers", "submit numbers go on", func(w *world) {
 		last := w.submit().No
 		w.apply(w.submit(), store.CancelReq)

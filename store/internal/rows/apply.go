@@ -92,7 +92,10 @@ func (s *Store) applyTransition(t *tx, in *store.Transition, out *store.Change, 
 		out.Err = err
 		return nil
 	}
-	return s.applyEvent(t, i, before, event, out)
+	if err := s.applyEvent(t, i, before, event, out); err != nil {
+		return err
+	}
+	return s.notePosition(t, before.Host, event.Position)
 }
 
 // applyEvent lets an event be part of the life of a job that was read. It returns only

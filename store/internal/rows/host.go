@@ -11,6 +11,39 @@ import (
 
 func hostKey(name string) []byte { return nameKey(prefixHost, name) }
 
+func positionKey(host string) []byte { return nameKey(prefixPosition, host) }
+
+// notePosition keeps how far the journal of a host's agent is. It has a row of its own, as each end may tell of it and the
+// host's row is long.
+func (s *Store) notePosition(t *tx, host string, position uint64) error {
+	if position == 0 {
+		return nil
+	}
+	had, err := s.readPosition(t, host)
+	if err == nil && position > had {
+		t.putNumber(positionKey(host), position)
+	}
+	return err
+}
+
+// readPosition reads how far the journal of a host's agent is by what ends have told; 0: nothing. What cannot be read is
+// nothing: else the host's row would count for nothing, too.
+func (r *Reader) readPosition(from getter, host string) (uint64, error) {
+	position, err := readNumber(from, positionKey(host))
+	if errors.Is(err, ErrDamaged) {
+		r.log.Error("how far the journal of a host was is lost", "host", host, "err", err)
+		return 0, nil
+	}
+	return position, err
+}
+
+// withPosition completes the row of a host.
+func (r *Reader) withPosition(snap Snapshot, name string, row *store.Host) error {
+	position, err := r.readPosition(snap, name)
+	row.Name, row.Position = name, max(row.Position, position)
+	return err
+}
+
 // OpenSession implements store.Hosts.
 func (s *Store) OpenSession(ctx context.Context, in store.Session) (uint64, error) {
 	var epoch uint64
@@ -31,6 +64,7 @@ func (s *Store) OpenSession(ctx context.Context, in store.Session) (uint64, erro
 		row.LastHeard, row.Connected = in.At, true
 		epoch = row.Epoch
 		t.put(hostKey(in.Host), encode(row))
+		t.write(positionKey(in.Host), nil)
 		t.emitHost(harp.EventHostOnline, in.Host, nanos(in.At))
 		return nil
 	})
@@ -84,10 +118,14 @@ func (r *Reader) Host(_ context.Context, name string) (store.Host, error) {
 	var row store.Host
 	err := r.view(func(snap Snapshot) error {
 		found, err := read(snap, hostKey(name), &row)
-		if err == nil && (!found || row.Removed) {
-			row, err = store.Host{}, failures.NotFound("host", name)
+		switch {
+		case err != nil:
+			return err
+		case !found || row.Removed:
+			row = store.Host{}
+			return failures.NotFound("host", name)
 		}
-		return err
+		return r.withPosition(snap, name, &row)
 	})
 	row.Name = name
 	return row, err
@@ -125,7 +163,9 @@ func (r *Reader) ListHosts(_ context.Context, cursor string, limit int) ([]store
 				next = nameCursor(prefixHost, page[limit-1].Name)
 				return nil
 			}
-			row.Name = name
+			if err := r.withPosition(snap, name, &row); err != nil {
+				return err
+			}
 			page = append(page, row)
 		}
 		return nil
