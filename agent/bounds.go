@@ -16,6 +16,10 @@ const (
 	volatileJournal = 64 << 20
 	jobSpool        = 64 << 20
 
+	// maxHeld is how many attempts the journal has at a time, of all dispatchers. All of them are listed in each greeting, of which a
+	// dispatcher takes 8 MiB: they are half of that.
+	maxHeld = 30_000
+
 	// maxCallBytes is how many bytes the requests of attempts may have that are there at a time; one that has
 	// more may be there alone.
 	maxCallBytes = 32 << 20
@@ -62,6 +66,7 @@ func Bounds() []harp.Bound {
 		{Name: "for direct callers", Most: maxDirectBytes, Unit: bytes, Reason: "records and results, which are in no journal; one caller may have half of it"},
 		{Name: "limits.max_journal", Most: durableJournal, Unit: bytes, Reason: "held for dispatchers, on disk"},
 		{Name: "journal in memory", Most: volatileJournal, Unit: bytes, Reason: "held for dispatchers by an agent without dir"},
+		{Name: "attempts held", Most: maxHeld, Unit: attempts, Reason: "for dispatchers, which are told of all of them whenever they connect; an eighth of it is for those of dispatchers that are away"},
 		{Name: "limits.max_job_spool", Most: jobSpool, Unit: bytes, Reason: "of that, for one job"},
 		{Name: "sessions of dispatchers", Most: maxDispatcherSessions, Unit: sessions, Reason: "at a time, including those being refused"},
 		{Name: "sessions of direct callers", Most: maxCallerSessions, Unit: sessions, Reason: "at a time; a 16th of them for one while more than half are in use"},

@@ -60,7 +60,7 @@ type journalHandle struct {
 func newJournalHandle(cfg *Config, log *slog.Logger) *journalHandle {
 	h := &journalHandle{
 		fs:      cfg.Journal,
-		opts:    journal.Options{MaxAgent: cfg.Limits.MaxJournal, MaxJob: cfg.Limits.MaxJobSpool},
+		opts:    journal.Options{MaxAgent: cfg.Limits.MaxJournal, MaxJob: cfg.Limits.MaxJobSpool, MaxAttempts: maxHeld},
 		log:     log,
 		turn:    make(chan struct{}, 1),
 		renewed: make(chan struct{}),

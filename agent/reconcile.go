@@ -362,6 +362,9 @@ func (a *Agent) makeRoom(err error) bool {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if full.Attempts {
+		return a.forgetUnknownLocked(j)
+	}
 	whole, reduced := a.oldestUnknownLocked(j)
 	switch {
 	case whole.Job != "":
@@ -373,6 +376,28 @@ func (a *Agent) makeRoom(err error) bool {
 		return j.Forget(reduced.Key) == nil
 	}
 	return false
+}
+
+// forgetUnknownLocked makes places for attempts: of those that are kept until the space is needed it forgets the ones that ended first, down
+// to an eighth of all places. It reports whether there were any.
+func (a *Agent) forgetUnknownLocked(j *journal.Journal) bool {
+	const share = maxHeld / 8
+	var ended []journal.Key
+	for k := range a.unknown {
+		if j.State(k) == journal.Ended {
+			ended = append(ended, k)
+		}
+	}
+	n := min(len(ended)-share, share) // some at a time: it is not to be sorted for each call
+	if n <= 0 {
+		return false
+	}
+	slices.SortFunc(ended, func(x, y journal.Key) int { return a.unknown[x].Compare(a.unknown[y]) })
+	for _, k := range ended[:n] {
+		delete(a.unknown, k)
+	}
+	a.repeated.Warn("", "attempts of another dispatcher are forgotten: their places are needed", "attempts", n)
+	return j.Forget(ended[:n]...) == nil
 }
 
 // oldestUnknownLocked returns of the attempts that are kept until the space is needed those that ended first: one that

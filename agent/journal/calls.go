@@ -41,6 +41,9 @@ func (j *Journal) accept(k Key, a Accept, s State, at time.Time) (*Commit, error
 		if j.stateLocked(k) != Absent {
 			return ErrKnown
 		}
+		if most := j.opts.MaxAttempts; len(j.attempts) >= most {
+			return &FullError{Limit: int64(most), Attempts: true}
+		}
 		if err := j.roomLocked(k.Job, a.Elsewhere, made.size().agent); err != nil {
 			return err
 		}

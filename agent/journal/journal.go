@@ -45,12 +45,16 @@ var (
 
 // FullError says which limit does not leave the room.
 type FullError struct {
-	Job   string // empty: the limit is the agent's
-	Limit int64
+	Job      string // empty: the limit is the agent's
+	Limit    int64
+	Attempts bool // the limit is of attempts, not of bytes
 }
 
 func (e *FullError) Error() string {
-	if e.Job != "" {
+	switch {
+	case e.Attempts:
+		return fmt.Sprintf("journal: full: the agent holds at most %d attempts", e.Limit)
+	case e.Job != "":
 		return fmt.Sprintf("journal: full: job %s holds at most %d bytes", e.Job, e.Limit)
 	}
 	return fmt.Sprintf("journal: full: the agent holds at most %d bytes", e.Limit)
@@ -104,6 +108,7 @@ const (
 type Options struct {
 	MaxJob      int64         // bytes of records and ENDs per job; 64 MiB
 	MaxAgent    int64         // bytes in all; 1 GiB
+	MaxAttempts int           // that are accepted while others are held; 1,048,576
 	SegmentSize int64         // bytes, about; 4 MiB
 	SyncWithin  time.Duration // until the sync of a record begins; 100 ms
 	SyncBytes   int           // of records, which are synced at once; 64 KiB
@@ -114,6 +119,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	fill(&o.MaxJob, 64<<20)
 	fill(&o.MaxAgent, 1<<30)
+	fill(&o.MaxAttempts, 1<<20)
 	fill(&o.SegmentSize, 4<<20)
 	fill(&o.SyncWithin, 100*time.Millisecond)
 	fill(&o.SyncBytes, 64<<10)

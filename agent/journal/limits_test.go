@@ -50,6 +50,26 @@ func TestLimits(t *testing.T) {
 	})
 }
 
+// TestMaxAttempts: as many attempts are held, ended or not, and another one when one is forgotten.
+func TestMaxAttempts(t *testing.T) {
+	inBubble(t, Options{MaxAttempts: 3}, func(t *testing.T, _ *gate, j *Journal) {
+		for i := range 3 {
+			must(t, j.AcceptStart(key(i), Accept{}, now()))
+		}
+		c, _, err := j.End(key(0), End{})
+		must(t, wait(c, err))
+		full := new(FullError)
+		if err := j.AcceptStart(key(3), Accept{}, now()); !errors.As(err, &full) || !full.Attempts || full.Limit != 3 || !errors.Is(err, ErrFull) {
+			t.Errorf("a fourth: %v", err)
+		}
+		if err := j.AcceptStart(key(0), Accept{}, now()); !errors.Is(err, ErrKnown) {
+			t.Errorf("one that is there: %v", err)
+		}
+		must(t, j.Forget(key(0)))
+		must(t, j.AcceptStart(key(3), Accept{}, now()))
+	})
+}
+
 // TestExactLimits: what is as large as it may be is taken, and a byte more is not.
 func TestExactLimits(t *testing.T) {
 	inBubble(t, Options{MaxJob: 10_000, MaxAgent: 20_000}, func(t *testing.T, g *gate, j *Journal) {

@@ -26,6 +26,7 @@ var liesOfDispatchers = append(toAgent(dispatcher, []lie{
 	{name: "calls that are not read", tell: tellUnreadCalls},
 	{name: "results that nobody takes", tell: tellUntakenEnds},
 	{name: "records that nobody takes", tell: tellUntakenRecords},
+	{name: "ends that nobody takes, without end", tell: tellManyUntaken},
 	{name: "calls of procedures that there are not", tell: tellNoProcedures},
 	{name: "calls under ids that are none", tell: tellCallIDs},
 	{name: "both ends of what CALL says", tell: tellCallRanges},
@@ -283,6 +284,79 @@ func tellUntakenEnds(t *teller) error {
 		}
 	}
 	return t.hold()
+}
+
+// tellManyUntaken lets short calls end, takes no end, and gives up each exchange. What has ended stays in the agent's journal, and the
+// next dispatcher is told of all of it, in a greeting that may have 8 MiB.
+func tellManyUntaken(t *teller) error {
+	const greeting = 8 << 20
+	store := newName("untaken")
+	t.epoch = time.Now().UnixNano()
+	calls := make(chan struct{}, 512) // that have not ended
+	p, err := t.dispatcherSessionWith(welcome(store, t.epoch), func(p *peer, f frame) {
+		if f.end {
+			_ = p.sayBytes(frameBytes(f.exchange, typeReset, 0, nil))
+			select {
+			case <-calls:
+			default:
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for range t.many(2000, 100_000) {
+		select {
+		case calls <- struct{}{}:
+		case <-p.over:
+			return errGone
+		case <-t.ctx.Done():
+			return nil
+		}
+		if err := p.say(p.nextExchange(), typeCall, 0, callOf(t, newID(), object{})); err != nil {
+			return err
+		}
+	}
+	p.close()
+	listed, ready := 0, make(chan struct{}, 1)
+	p, err = t.session("dispatcher", func(p *peer, f frame) {
+		switch held := fields(f.body); f.kind {
+		case typeHeld: // it is forgotten, so that others find room
+			listed += len(f.body)
+			var forget list
+			attempts, _ := held["attempts"].([]any)
+			for _, a := range attempts {
+				is, _ := a.(map[string]any)
+				forget = append(forget, object{"job", is["job"], "attempt", is["attempt"]})
+			}
+			last, _ := held["last"].(bool)
+			_ = p.say(0, typeForget, 0, object{"attempts", forget, "last", last})
+		case typeReady:
+			select {
+			case ready <- struct{}{}:
+			default:
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if _, err := p.expect(typeHello); err != nil {
+		return err
+	}
+	if err := p.say(0, typeWelcome, 0, welcome(store, t.epoch+1)); err != nil {
+		return err
+	}
+	select {
+	case <-ready:
+	case <-p.over:
+		return errGone
+	}
+	if listed > greeting/2 {
+		return fmt.Errorf("an agent says %d bytes of attempts in its greeting, which may have %d in all", listed, greeting)
+	}
+	return nil
 }
 
 func tellUntakenRecords(t *teller) error {

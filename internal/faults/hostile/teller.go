@@ -281,8 +281,12 @@ func procedure(name string, more ...any) object {
 // dispatcherSession is a session of a dispatcher that has greeted the agent, as soon as that has none
 // with another store.
 func (t *teller) dispatcherSession(welcome object) (*peer, error) {
+	return t.dispatcherSessionWith(welcome, nil)
+}
+
+func (t *teller) dispatcherSessionWith(welcome object, handle func(*peer, frame)) (*peer, error) {
 	for begun := time.Now(); ; {
-		p, err := t.session("dispatcher", nil)
+		p, err := t.session("dispatcher", handle)
 		if err == nil {
 			err = greetAgent(p, welcome)
 		}
