@@ -91,10 +91,14 @@ func exitCode(err error, remote bool) int {
 	return exitHarp
 }
 
+// otherConfirmed is the type of a conflict about other hosts, or another request, than were confirmed.
+const otherConfirmed = "confirmed"
+
 // conflictCode is the exit code of a harp.ErrConflict: one of a type is about the state of what it
-// names, as a host that is connected, and refused; any other is about an id or a key.
+// names, as a host that is connected, and refused; any other is about an id or a key. What was not confirmed
+// ends as if the answer had been no.
 func conflictCode(err error) int {
-	if harp.FailureOf(err).Type != "" {
+	if kind := harp.FailureOf(err).Type; kind != "" && kind != otherConfirmed {
 		return exitRefused
 	}
 	return exitUsage
