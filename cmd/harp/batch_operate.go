@@ -174,7 +174,7 @@ func (c *cli) retryBatch(ctx context.Context, caller *harp.Caller, f *batchFlags
 	if f.dryRun {
 		return c.rehearseBatch(ctx, p, func(dry harp.Option) (*harp.Batch, error) { return call(dry) })
 	}
-	if p.why != nil {
+	if p.why != nil && !f.mayExist() {
 		return didNotRun(p.why)
 	}
 	confirmed, err := c.confirmRetry(ctx, p)
@@ -211,10 +211,11 @@ func planRetry(ctx context.Context, caller *harp.Caller, f *batchFlags, batch *h
 		f.dash = -1 // as harp run has it of no command
 	}
 	p := &batchPlan{flags: f, args: req.Args, target: cmp.Or(req.Target, "hosts of batch "+req.RetryOf), retryOf: req.RetryOf, preview: seen}
-	if err := p.count(); err != nil {
+	if err := p.count(); err != nil && (f.dryRun || !f.mayExist()) {
 		return nil, err
 	}
-	if p.why != nil && !f.dryRun { // then nobody asks what the procedures are
+	if p.why != nil && !f.dryRun { // then what is known of the procedures does not matter
+		p.doc.Name = req.Procedure
 		return p, nil
 	}
 	if p.doc, err = findForRetry(ctx, caller, req.Target, req.Procedure); err != nil {

@@ -262,6 +262,10 @@ func (c *cli) makeCall(ctx context.Context, caller *harp.Caller, f *callFlags, d
 // newID is the word with which --id asks for a new id.
 const newID = "new"
 
+// mayExist reports whether a call like this may have been made before. The dispatcher looks for that first,
+// whatever has become of the hosts since.
+func (f *callFlags) mayExist() bool { return f.id != "" && f.id != newID || f.key != "" }
+
 // sayNewID says the id of a call that is about to be sent, if that was asked for: then it is known
 // also if the program is ended while it waits for the answer.
 func (c *cli) sayNewID(f *callFlags) {

@@ -278,10 +278,10 @@ func (c *cli) callTarget(ctx context.Context, caller *harp.Caller, f *batchFlags
 		}
 	}
 	p := &batchPlan{flags: f, doc: doc, args: args, target: text, preview: seen}
-	if err := p.count(); err != nil {
+	if err := p.count(); err != nil && (f.dryRun || !f.mayExist()) {
 		return err
 	}
-	if p.why != nil && (!f.dryRun || f.options.Drift != "") { // a check is no rehearsal
+	if p.why != nil && (!f.dryRun || f.options.Drift != "") && !f.mayExist() { // a check is no rehearsal
 		return didNotRun(p.why)
 	}
 	call := func(opts ...harp.Option) (*harp.Batch, error) { return hosts.Call(ctx, doc.Name, args, opts...) }

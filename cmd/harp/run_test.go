@@ -127,13 +127,16 @@ func TestBatchRetryIsConfirmed(t *testing.T) {
 // What is asked is all that matters of what is about to happen.
 func TestRunSaysWhatItWillDo(t *testing.T) {
 	f := running(t, 3)
+	runNew := func(change func(*cli), args string) said {
+		return runFake(t, t.Context(), f, change, append(strings.Fields("run demo* count to=3"), strings.Fields(args)...)...)
+	}
 	f.batches.preview = harp.Preview{Hosts: 512, Away: 3, Unfit: 1, UnfitHosts: []harp.UnfitHost{{Host: "db01", Err: failures.NotFound("procedure", "count")}}, Digest: "d"}
-	got := runBatch(t, f, typing("n\n"), "--parallel 50 --stop-after 5% --rolling 1,10% --when-unfit skip")
+	got := runNew(typing("n\n"), "--parallel 50 --stop-after 5% --rolling 1,10% --when-unfit skip")
 	want := "count on 512 hosts (3 away, 1 unfit), 50 at a time, in waves up to 1, 52, 512, stop after 26 failures. Run it? [y/N] harp: aborted; nothing was run\n"
 	if got != (said{stderr: want, code: exitUsage}) {
 		t.Errorf("got %+v", got)
 	}
-	got = runBatch(t, f, typing("y\n"), "")
+	got = runNew(typing("y\n"), "")
 	if got.code != exitNotFound || !strings.Contains(got.stderr, "1 host, db01; --when-unfit skip leaves them out") || len(f.submitted) > 0 {
 		t.Errorf("with an unfit host: got %+v", got)
 	}
@@ -142,9 +145,30 @@ func TestRunSaysWhatItWillDo(t *testing.T) {
 		"--when-unfit skip --dry-run --max-hosts 1": exitRefused, "--rolling 10%,5%": exitUsage, "--stop-after 101%": exitUsage, "--parallel 0": exitUsage,
 		"--rate 0/s": exitUsage, "--on-stop cry": exitUsage, "--when-unfit cry": exitUsage, "--when-offline cry": exitUsage,
 	} {
-		if got := runBatch(t, f, nil, "-y "+args); got.code != code || len(f.submitted) > 0 {
+		if got := runNew(nil, "-y "+args); got.code != code || len(f.submitted) > 0 {
 			t.Errorf("%s: got %+v", args, got)
 		}
+	}
+}
+
+// A batch that was made before is found by its id or key, though hosts have become such that it would be refused
+// now: that it did not run would be a lie.
+func TestABatchThatWasMadeIsNotSaidNotToHaveRun(t *testing.T) {
+	for _, args := range []string{"--id " + batchID, "--idempotency-key k", "--subset 600 --id " + batchID} {
+		f := running(t, 3)
+		f.batches.preview = harp.Preview{Hosts: 3, Unfit: 1, UnfitHosts: []harp.UnfitHost{{Host: "demo3", Err: failures.NotFound("procedure", "count")}}, Digest: "d"}
+		for _, command := range []string{"run demo* count to=3 -y -d ", "batch retry " + batchID + " -y -d "} {
+			f.submitted = nil
+			f.feed.requests = map[string]harp.Request{batchID: {ID: batchID, Needs: []string{harp.NeedBatch}, Target: "demo*", Procedure: "count", Args: harp.Value{0xc0}}}
+			if got := runFake(t, t.Context(), f, nil, strings.Fields(command+args)...); got.code != exitOK || len(f.submitted) != 1 {
+				t.Errorf("%s%s: got %+v and %d submissions", command, args, got, len(f.submitted))
+			}
+		}
+	}
+	f := running(t, 3)
+	f.batches.preview = harp.Preview{Hosts: 3, Unfit: 1, UnfitHosts: []harp.UnfitHost{{Host: "demo3", Err: failures.NotFound("procedure", "count")}}, Digest: "d"}
+	if got := runFake(t, t.Context(), f, nil, strings.Fields("run demo* count to=3 -y -d --id new")...); got.code != exitNotFound || len(f.submitted) != 0 {
+		t.Errorf("of a new one: got %+v and %d submissions", got, len(f.submitted))
 	}
 }
 
