@@ -67,6 +67,30 @@ func TestWhatADeletedScheduleHadToDecideIsTold(t *testing.T) {
 				}
 				time.Sleep(time.Hour + time.Second)
 			}, []string{"time skipped 1h0m0s by ada: "}},
+			"backfills": {func(t *testing.T, s *service) {
+				sch := batchSchedule(t, "s", "hello", nil)
+				req, err := harp.NewBatchRequest("web*", "hello", nil, harp.OfflineWait(harp.NoLimit))
+				if err != nil {
+					t.Fatal(err)
+				}
+				begun := time.Now()
+				req.ID = ""
+				sch.Request, sch.Cron = req, "* * * * *"
+				put(t, s, sch)
+				if err := s.ChangeSchedule(t.Context(), harp.NewID(), "s", harp.ScheduleChange{Kind: harp.PauseOfSchedule}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(4*time.Minute + time.Second)
+				if err := s.ChangeSchedule(t.Context(), harp.NewID(), "s", harp.ScheduleChange{Kind: harp.UnpauseOfSchedule}); err != nil {
+					t.Fatal(err)
+				}
+				if n, err := s.BackfillSchedule(t.Context(), harp.NewID(), "s", begun.Add(1), time.Now()); err != nil || n != 4 {
+					t.Fatal(n, err)
+				}
+				time.Sleep(time.Second)
+			}, []string{
+				"backfill skipped 2m0s by ada: the schedule was deleted", "time skipped 1m0s by : ada", "backfill fired 1m0s by ada: ",
+			}},
 			"waits for another one": {func(t *testing.T, s *service) {
 				first := batchSchedule(t, "first", "hello", nil)
 				first.Cron = "* * * * *"

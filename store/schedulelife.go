@@ -218,11 +218,10 @@ func (p SchedulePause) detail() string {
 // failed, together.
 func (l ScheduleLife) SettleUnknown(now time.Time) ScheduleDecision {
 	d := ScheduleDecision{Kind: DecideSettle, Life: l}
-	d.Life.Skips = nil
 	if !now.After(l.Through) {
 		return d
 	}
-	d.Life.Through = now
+	d.Life = l.settled(now)
 	if !l.Through.IsZero() { // it has been settled once
 		d.Entry = LedgerRun{Outcome: harp.TimeFailed, Reason: harp.TimeZone, From: l.Through.Add(1), To: now, AtLeast: true}
 	}
@@ -537,15 +536,13 @@ func (l ScheduleLife) Change(r, next ScheduleRules, before, after ScheduleTimes,
 	if through.After(l.Through) {
 		d.Life.Through = through
 	}
-	d.Life.Skips = slices.DeleteFunc(slices.Clone(l.Skips), func(nominal time.Time) bool {
-		return !nominal.After(d.Life.Through) || !hasTime(after, nominal)
-	})
+	d.Life = d.Life.settled(d.Life.Through) // what is skipped stays so, also where the new times have it not: others may have it again
 	return d, nil
 }
 
 // Abandon decides about what would be told nowhere if the schedule were deleted now: what waits for the end of the last batch, ends of runs
-// that are not settled, and times that have come and wait for their jitter, or could not be settled. Each decision is about one of
-// them, of times about all in a row, and is asked with the life of the one before; DecideWait: nothing is left.
+// that are not settled, what is left of a backfill, and times that have come and wait for their jitter, or could not be settled. Each decision
+// is about one of them, of times about all in a row, and is asked with the life of the one before; DecideWait: nothing is left.
 func (l ScheduleLife) Abandon(times ScheduleTimes, now time.Time) ScheduleDecision {
 	const why = "the schedule was deleted"
 	if !l.Waiting.IsZero() {
@@ -553,6 +550,11 @@ func (l ScheduleLife) Abandon(times ScheduleTimes, now time.Time) ScheduleDecisi
 	}
 	if len(l.Ends) > 0 {
 		return l.without(0).settleEnds(l.Ends[:1], harp.TimeSkipped, harp.TimeByHand, why)
+	}
+	if n := len(l.Backfill); n > 0 {
+		d := ScheduleDecision{Kind: DecideSettle, Life: l, Fires: FireBackfill, Entry: oneTime(harp.TimeSkipped, harp.TimeByHand, why, l.Backfill[0])}
+		d.Entry.To, d.Entry.Count, d.Life.Backfill = l.Backfill[n-1], n, nil
+		return d
 	}
 	t, ok := times.Next(l.Through)
 	switch {

@@ -540,7 +540,7 @@ func TestScheduleLifeChange(t *testing.T) {
 	}
 	w.life, w.now = also.Life, 1
 	changed, err := w.life.Change(w.rules, w.rules, w.times, ticks{3, 0}, w.sight())
-	if err != nil || !changed.Life.Through.Equal(tick(2)) || !slices.Equal(changed.Life.Skips, []time.Time{tick(6)}) || changed.Entry.Count > 0 {
+	if err != nil || !changed.Life.Through.Equal(tick(2)) || !slices.Equal(changed.Life.Skips, []time.Time{tick(6), tick(8)}) || changed.Entry.Count > 0 {
 		t.Errorf("at second 1, with 2 settled: %+v, %v", changed, err)
 	}
 	w.now = 3
@@ -550,6 +550,30 @@ func TestScheduleLifeChange(t *testing.T) {
 	for _, n := range []int{0, 2, 3, 7} {
 		if _, err := changed.Life.Skip(tick(n), ticks{3, 0}); !errors.Is(err, store.ErrIllegal) {
 			t.Errorf("skip of second %d: %v", n, err)
+		}
+	}
+}
+
+// A time to come was skipped by hand, an edit of the times took it away, or the zone was gone, and another one brought it back: it fired, though the ledger
+// said that it was skipped.
+func TestASkippedTimeStaysSkippedThroughEdits(t *testing.T) {
+	rules, at := store.ScheduleRules{Overlap: harp.OverlapSkip, CatchUp: time.Minute}, store.ScheduleSight{Now: tick(1)}
+	skipped, err := (store.ScheduleLife{Through: tick(0)}).Skip(tick(6), ticks{2, 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	away, err := skipped.Life.Change(rules, rules, ticks{2, 0}, ticks{5, 0}, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := away.Life.Change(rules, rules, ticks{5, 0}, ticks{6, 0}, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, life := range map[string]store.ScheduleLife{"edits": back.Life, "zone": skipped.Life.SettleUnknown(tick(1)).Life} {
+		d := life.Next(rules, ticks{6, 0}, store.ScheduleSight{Now: tick(6)})
+		if d.Kind != store.DecideSettle || d.Entry.Outcome != "" || !d.Life.Through.Equal(tick(6)) || len(d.Life.Skips) > 0 {
+			t.Errorf("%s: at its time it is decided %+v", name, d)
 		}
 	}
 }
@@ -660,6 +684,19 @@ func TestAbandonManyTimes(t *testing.T) {
 		t.Errorf("told are %+v and %+v", skipped.Entry, e)
 	}
 	if d := many.Life.Abandon(ticks{1, 0}, tick(20_000)); d.Kind != store.DecideWait {
+		t.Errorf("left is %+v", d)
+	}
+}
+
+// A schedule was deleted before all times of its backfill had run, and the ledger did not say what became of the others.
+func TestAbandonABackfill(t *testing.T) {
+	life := store.ScheduleLife{Through: tick(9), Backfill: []time.Time{tick(3), tick(4), tick(7)}}
+	d := life.Abandon(ticks{1, 0}, tick(9))
+	want := store.LedgerRun{Outcome: harp.TimeSkipped, Reason: harp.TimeByHand, Detail: "the schedule was deleted", From: tick(3), To: tick(7), Count: 3}
+	if d.Kind != store.DecideSettle || d.Fires != store.FireBackfill || d.Entry != want || !d.Life.Through.Equal(tick(9)) {
+		t.Errorf("told is %+v", d)
+	}
+	if d = d.Life.Abandon(ticks{1, 0}, tick(9)); d.Kind != store.DecideWait {
 		t.Errorf("left is %+v", d)
 	}
 }

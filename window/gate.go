@@ -209,13 +209,29 @@ func (v Verdict) Left() time.Duration {
 	return max(end.Sub(v.At)-Margin, 0)
 }
 
+// maxShortGaps is how many times between windows, in each of which nothing starts, are looked at for an end of a verdict.
+const maxShortGaps = 100
+
 // JudgeStart is Judge for what is to start at a moment: where it is too late for that before something keeps it back, it says
-// what does then.
+// what does then. What is kept back is so until it may be started: a time no longer than a [Margin] between windows is none.
 func (g Gate) JudgeStart(s Start, at time.Time) Verdict {
 	v := g.Judge(s, at)
 	if v.May() && v.Left() == 0 && !v.Until.IsZero() {
 		v = g.Judge(s, v.Until)
 		v.At = at
+	}
+	if v.May() || v.Unknown {
+		return v
+	}
+	for range maxShortGaps {
+		if v.Until.IsZero() {
+			break
+		}
+		gap := g.Judge(s, v.Until)
+		if !gap.May() || gap.Left() > 0 || gap.Until.IsZero() {
+			break
+		}
+		v.Until = g.Judge(s, gap.Until).Until
 	}
 	return v
 }

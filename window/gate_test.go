@@ -327,6 +327,36 @@ func TestLeft(t *testing.T) {
 	}
 }
 
+// A window ended a moment before the next one, in which nothing starts: nothing that was held started then, though that was said to be its end.
+func TestHeldUntilTheEndOfWindowsWithAMomentBetween(t *testing.T) {
+	for _, test := range []struct {
+		windows   []window.Window
+		at, until int
+	}{
+		{[]window.Window{{Source: spans{{2, 5}, {6, 9}}}}, 3, 9},
+		{[]window.Window{{Source: spans{{2, 5}, {6, 8}, {9, 11}}}}, 3, 11},
+		{[]window.Window{{Source: spans{{2, 5}}}, {Source: spans{{6, 9}}}}, 1, 9}, // it is too late for a start
+		{[]window.Window{{Source: spans{{2, 5}, {7, 9}}}}, 3, 5},
+		{[]window.Window{{Source: spans{{2, 5}, {6, -1}}}}, 3, -1},
+		{[]window.Window{{Source: spans{{2, 5}, {6, 20}}}}, 3, -1}, // nobody knows yet
+		{[]window.Window{{Only: true, Source: spans{{5, 6}, {9, 12}}}}, 3, 9},
+	} {
+		v := rules{windows: test.windows}.gate().JudgeStart(window.Start{}, second(test.at))
+		if v.May() || !v.At.Equal(second(test.at)) || !v.Until.Equal(second(test.until)) {
+			t.Errorf("%+v at second %d: held until %v, want second %d", test.windows, test.at, v.Until, test.until)
+		}
+	}
+	var many spans // the gaps of a day cost no more than those of a minute
+	for n := range 5_000 {
+		many = append(many, [2]int{2 * n, 2*n + 1})
+	}
+	w := window.Window{Source: many}.Expand(second(0), second(20_000))
+	v := window.NewGate(second(0), second(20_000), []*window.Expanded{w}, nil).JudgeStart(window.Start{}, second(0))
+	if v.May() || !v.Until.After(second(100)) || v.Until.After(second(1_000)) {
+		t.Errorf("of 5,000 spans it is held until %v", v.Until)
+	}
+}
+
 func ExampleGate_Judge() {
 	nights := spans{{100, 200}, {300, 400}}
 	windows := []*window.Expanded{
