@@ -234,7 +234,11 @@ func (l latest) passed() bool {
 // begin journals that an attempt starts and, where that can fail, starts it.
 func (s *session) begin(at *attempt, late latest) refusal {
 	if at.task.begin == nil {
-		return s.commit(at, late)
+		no := s.commit(at, late)
+		if !no.is() {
+			s.agent.putOff.noteBegun(at.info.Procedure, at.key.journal())
+		}
+		return no
 	}
 	return at.task.begin(at, func() refusal { return s.commit(at, late) })
 }
@@ -274,6 +278,11 @@ func (s *session) journalStart(at *attempt) refusal {
 		return refusal{reason: wire.NotNowDraining}
 	case errors.Is(err, journal.ErrKnown):
 		return refusal{known: true}
+	}
+	var full *journal.FullError
+	waits := errors.As(err, &full) && s.agent.attempts.runs() // what runs makes room as it ends
+	if !waits && !s.agent.putsOff(at.info.Procedure, at.spool.key, err) {
+		return rejected("no_space", err.Error())
 	}
 	s.warn("a call cannot be journalled", "job", at.key.job, "error", err.Error())
 	s.agent.attempts.owe(s)

@@ -125,6 +125,11 @@ func (a *attempts) runningLocked(procedure string) (n int) {
 	return n
 }
 
+// runs reports whether anything runs that a dispatcher asked for.
+func (a *attempts) runs() bool {
+	return len(a.pick(func(at *attempt) bool { return at.key.origin == "" && at.begun.fired() && !at.hasReturned() })) > 0
+}
+
 // recover returns the attempt called k, which is put on the list if that has none
 // and make one.
 func (a *attempts) recover(k key, make func() *attempt) *attempt {

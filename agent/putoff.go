@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// putOffTime is how long a command is put off again and again: limits of its own may be why the machine never has
+	// putOffTime is how long a call is put off again and again: limits of its own may be why the machine never has
 	// enough for it, or nobody sees to what is in its way.
 	putOffTime = 10 * time.Minute
 
-	// putOffPause is after which it is not known any more of a procedure whether what was in the way of its commands
+	// putOffPause is after which it is not known any more of a procedure whether what was in the way of its calls
 	// still is: a dispatcher has one of them tried every 30 s.
 	putOffPause = 2 * time.Minute
 
-	// maxPutOff is of how many commands the agent knows since when they are put off.
+	// maxPutOff is of how many calls the agent knows since when they are put off.
 	maxPutOff = 4096
 )
 
@@ -37,44 +37,44 @@ func (p postponement) extend(now time.Time, pause time.Duration) postponement {
 	return p
 }
 
-// postponements are those of commands, and of procedures of which no command could be begun meanwhile: what is in the
+// postponements are those of calls, and of procedures of which none could be begun meanwhile: what is in the
 // way of one is in that of those that wait behind it, which would be put off one after the other.
 type postponements struct {
 	mu         sync.Mutex // guards what follows
-	commands   map[journal.Key]postponement
+	calls      map[journal.Key]postponement
 	procedures map[string]postponement
 }
 
 func newPostponements() postponements {
-	return postponements{commands: map[journal.Key]postponement{}, procedures: map[string]postponement{}}
+	return postponements{calls: map[journal.Key]postponement{}, procedures: map[string]postponement{}}
 }
 
-// extend notes that a command is put off once more, and reports whether that was for less than putOffTime: of the
-// command, and of its procedure.
+// extend notes that a call is put off once more, and reports whether that was for less than putOffTime: of the
+// call, and of its procedure.
 func (p *postponements) extend(procedure string, k journal.Key) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	if _, known := p.commands[k]; !known {
-		maps.DeleteFunc(p.commands, func(_ journal.Key, is postponement) bool {
-			return now.Sub(is.last) >= putOffTime || len(p.commands) >= maxPutOff
+	if _, known := p.calls[k]; !known {
+		maps.DeleteFunc(p.calls, func(_ journal.Key, is postponement) bool {
+			return now.Sub(is.last) >= putOffTime || len(p.calls) >= maxPutOff
 		})
 		maps.DeleteFunc(p.procedures, func(_ string, is postponement) bool { return now.Sub(is.last) >= putOffTime })
 	}
-	command, all := p.commands[k].extend(now, putOffTime), p.procedures[procedure].extend(now, putOffPause)
-	p.commands[k], p.procedures[procedure] = command, all
-	return now.Sub(command.since) < putOffTime && now.Sub(all.since) < putOffTime
+	call, all := p.calls[k].extend(now, putOffTime), p.procedures[procedure].extend(now, putOffPause)
+	p.calls[k], p.procedures[procedure] = call, all
+	return now.Sub(call.since) < putOffTime && now.Sub(all.since) < putOffTime
 }
 
-// noteBegun notes that a command was begun.
+// noteBegun notes that what was called was begun.
 func (p *postponements) noteBegun(procedure string, k journal.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.commands, k)
+	delete(p.calls, k)
 	delete(p.procedures, procedure)
 }
 
-// putsOff reports whether a command that was not executed is to be asked for again. One that never can be is not, and
+// putsOff reports whether a call that was not begun is to be asked for again. One that never can be is not, and
 // others are for a while, also where the disk is full, which may be for good. Where what was in the way had passed, and
 // comes again, the time begins anew.
 func (a *Agent) putsOff(procedure string, k journal.Key, err error) bool {

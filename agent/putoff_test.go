@@ -126,7 +126,7 @@ func TestCommandsThatArePutOffAreBounded(t *testing.T) {
 			t.Fatal("one is refused")
 		}
 	}
-	if n := len(a.putOff.commands); n > maxPutOff {
+	if n := len(a.putOff.calls); n > maxPutOff {
 		t.Errorf("%d are known", n)
 	}
 }
