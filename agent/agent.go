@@ -133,7 +133,7 @@ type Agent struct {
 	current *session                  // the dispatcher's, since its WELCOME
 	epochs  []storeEpoch              // the highest seen, of the stores seen last
 	longest time.Duration             // pause before reconnecting
-	unknown map[journal.Key]time.Time // ended then, and kept for a dispatcher other than the current one
+	unknown map[journal.Key]stranger  // kept for a dispatcher other than the current one
 	strange map[journal.Key]time.Time // since when another dispatcher is known not to know them
 }
 
@@ -161,7 +161,7 @@ func New(cfg Config) *Agent {
 		instance:  harp.NewID(),
 		catalogue: catalogue{procedures: map[string]*procedure{}},
 		journal:   newJournalHandle(&cfg, log),
-		unknown:   map[journal.Key]time.Time{},
+		unknown:   map[journal.Key]stranger{},
 		strange:   map[journal.Key]time.Time{},
 		putOff:    newPostponements(),
 		longest:   defaultLongest,

@@ -20,6 +20,9 @@ const (
 	// dispatcher takes 8 MiB: they are half of that.
 	maxHeld = 30_000
 
+	// maxUnderWay is how many attempts a dispatcher has under way on one host at most: a greater limits.attempts is refused.
+	maxUnderWay = 4096
+
 	// maxCallBytes is how many bytes the requests of attempts may have that are there at a time; one that has
 	// more may be there alone.
 	maxCallBytes = 32 << 20
@@ -66,7 +69,7 @@ func Bounds() []harp.Bound {
 		{Name: "for direct callers", Most: maxDirectBytes, Unit: bytes, Reason: "records and results, which are in no journal; one caller may have half of it"},
 		{Name: "limits.max_journal", Most: durableJournal, Unit: bytes, Reason: "held for dispatchers, on disk"},
 		{Name: "journal in memory", Most: volatileJournal, Unit: bytes, Reason: "held for dispatchers by an agent without dir"},
-		{Name: "attempts held", Most: maxHeld, Unit: attempts, Reason: "for dispatchers, which are told of all of them whenever they connect; an eighth of it is for those of dispatchers that are away"},
+		{Name: "attempts held", Most: maxHeld, Unit: attempts, Reason: "for dispatchers, which are told of all of them whenever they connect; of each dispatcher that is away the last 4096 stay"},
 		{Name: "limits.max_job_spool", Most: jobSpool, Unit: bytes, Reason: "of that, for one job"},
 		{Name: "sessions of dispatchers", Most: maxDispatcherSessions, Unit: sessions, Reason: "at a time, including those being refused"},
 		{Name: "sessions of direct callers", Most: maxCallerSessions, Unit: sessions, Reason: "at a time; a 16th of them for one while more than half are in use"},

@@ -26,6 +26,18 @@ func places(t *testing.T) int {
 // filled is a machine whose journal has as many attempts as it may, which have ended one after the other: the first of them are those of
 // another dispatcher.
 func filled(t *testing.T, p place, others int) (m *machine, ids []string) {
+	t.Helper()
+	return filledWith(t, p, places(t), func(i int) string {
+		if i < others {
+			return "other"
+		}
+		return "store"
+	}, false)
+}
+
+// filledWith is one with so many attempts, which are of stores, and may be reduced.
+func filledWith(t *testing.T, p place, attempts int, storeOf func(int) string, reduced bool) (m *machine, ids []string) {
+	t.Helper()
 	m = newMachine(t, p, newCounter().offer, agent.Limits{})
 	m.run.stop()
 	m.run.wait()
@@ -34,12 +46,9 @@ func filled(t *testing.T, p place, others int) (m *machine, ids []string) {
 		t.Fatal(err)
 	}
 	end := wire.Encode(map[string][]byte{"end": wire.Encode(wire.End{Value: harp.Value{7}, Started: &wire.Started{}})})
-	for i := range places(t) {
-		k, store := journal.Key{Job: harp.NewID(), Attempt: 1}, "store"
-		if i < others {
-			store = "other"
-		}
-		info := wire.Encode(map[string]string{"store": store, "proc": "count"})
+	for i := range attempts {
+		k := journal.Key{Job: harp.NewID(), Attempt: 1}
+		info := wire.Encode(map[string]any{"store": storeOf(i), "proc": "count", "red": reduced})
 		if err := j.AcceptStart(k, journal.Accept{Info: info}, time.Now().Add(time.Duration(i)*time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
@@ -76,11 +85,13 @@ func TestPlacesOfAttempts(t *testing.T) {
 	})
 }
 
-// TestPlacesOfAnotherDispatcher: what another dispatcher has left in the places gives way to what is called now, the oldest first, and
-// keeps an eighth of them.
+// underWay is how many attempts a dispatcher has under way on one host at most.
+const underWay = 4096
+
+// TestPlacesOfAnotherDispatcher: what another dispatcher has left in the places gives way to what is called now, the oldest first, but
+// for as many as it may have under way.
 func TestPlacesOfAnotherDispatcher(t *testing.T) {
-	share := places(t) / 8
-	for others, gone := range map[int]int{share: 0, share + 3: 3, places(t): share} {
+	for others, gone := range map[int]int{underWay: 0, underWay + 3: 3, places(t): underWay} {
 		inMemory(t, func(t *testing.T, p place) {
 			m, ids := filled(t, p, others)
 			var theirs []wire.HeldAttempt
@@ -110,4 +121,24 @@ func TestPlacesOfAnotherDispatcher(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRoomOfManyDispatchers: of what is left for each dispatcher that is away as much stays as it may have under way, however much others
+// have left, when bytes are needed. Then no more calls are taken.
+func TestRoomOfManyDispatchers(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		m, ids := filledWith(t, p, 3*underWay, func(i int) string { return []string{"first", "second", "second"}[i%3] }, true)
+		m.run.stop()
+		m.run.wait()
+		m.limits = agent.Limits{MaxJournal: 1 << 20}
+		m.boot()
+		if why := m.peer.call("once", nil).notNow(); why != wire.NotNowNoSpace {
+			t.Errorf("with no room left: %q", why)
+		}
+		for i, id := range ids {
+			if stays := i%3 == 0 || i >= len(ids)/2; stays != m.agent.Holds(id) {
+				t.Fatalf("attempt %d of %d is held: %t", i, len(ids), !stays)
+			}
+		}
+	})
 }

@@ -46,6 +46,13 @@ func (at *attempt) isOf(store string) bool {
 	return at.store == store
 }
 
+// storeID is the store of the attempt's dispatcher.
+func (at *attempt) storeID() string {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	return at.store
+}
+
 // isUp reports whether the dispatcher of the attempt has a session.
 func (at *attempt) isUp() bool {
 	at.mu.Lock()
@@ -203,7 +210,7 @@ func (a *Agent) held(j *journal.Journal, store string) ([]wire.HeldAttempt, erro
 		}
 		info := infoOf(h)
 		if info.Reduced && info.Store != store {
-			a.keepUnknown(h.Key, h.Started)
+			a.keepUnknown(h.Key, stranger{info.Store, h.Started, true})
 			continue
 		}
 		list = append(list, heldAs(h, info))
@@ -259,7 +266,7 @@ func (s *session) forget(m wire.Forget) {
 			s.forgetJournalled(k.journal())
 		case !at.isOf(s.store):
 			s.warn("the dispatcher does not know an attempt of another one, which is kept for that", "job", h.Job, "attempt", h.Attempt)
-			s.agent.keepUnknown(k.journal(), time.Now())
+			s.agent.keepUnknown(k.journal(), stranger{store: at.storeID(), ended: time.Now()})
 		case !at.hasEnded():
 			s.warn("the dispatcher does not know an attempt that runs: it runs on, and is forgotten then", "job", h.Job, "attempt", h.Attempt)
 			at.abandon()
@@ -289,10 +296,12 @@ func (s *session) forgetJournalled(k journal.Key) {
 		ended, strange := endTime(j, h), s.agent.strangeSince(k)
 		keep := time.Since(ended) < keepUnknown || time.Since(strange) < keepUnknown
 		s.warn("the dispatcher does not know an attempt of another one", "job", k.Job, "attempt", k.Attempt, "ended", ended, "kept", keep)
-		if s.agent.keepUnknown(k, ended); keep {
+		if !keep {
+			_ = reduce(j, h) // else it is listed and reduced once more
+		}
+		if s.agent.keepUnknown(k, stranger{info.Store, ended, !keep}); keep {
 			return
 		}
-		_ = reduce(j, h) // else it is listed and reduced once more
 	}
 	s.agent.attempts.vacate()
 	s.agent.attempts.lookIdle()
@@ -340,19 +349,23 @@ func (a *Agent) dropStrangers() {
 
 func isHeld(s journal.State) bool { return s != journal.Absent && s != journal.Forgotten }
 
-// keepUnknown notes an attempt that is kept until it has ended and the space is needed.
-func (a *Agent) keepUnknown(k journal.Key, ended time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.unknown[k] = ended
+// stranger is an attempt of another dispatcher than the current one: when it ended, and whether it was reduced.
+type stranger struct {
+	store   string
+	ended   time.Time
+	reduced bool
 }
 
-// reducedCost is about how many bytes of the journal what was reduced takes. All together that is an eighth of them at
-// most, where the space is needed.
-const reducedCost = 700
+// keepUnknown notes an attempt that is kept until it has ended and the space is needed.
+func (a *Agent) keepUnknown(k journal.Key, is stranger) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unknown[k] = is
+}
 
 // makeRoom is for what the journal refused with an error. If that is full, it reduces of the attempts that are kept until
-// the space is needed the one that ended first; where all are, and are too many, it forgets that.
+// the space is needed the one that ended first; where all are, or a place is needed, it forgets those that their dispatcher cannot have
+// under way any more. Nothing else makes room: what is not listed is taken for never started.
 // It reports whether there was one.
 func (a *Agent) makeRoom(err error) bool {
 	var full *journal.FullError
@@ -362,64 +375,53 @@ func (a *Agent) makeRoom(err error) bool {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if full.Attempts {
-		return a.forgetUnknownLocked(j)
-	}
-	whole, reduced := a.oldestUnknownLocked(j)
-	switch {
-	case whole.Job != "":
+	if whole, is := a.oldestWholeLocked(j); is && !full.Attempts {
 		a.repeated.Warn("", "how an attempt of another dispatcher ended is forgotten: its space is needed", "job", whole.Job, "attempt", whole.Attempt)
+		of := a.unknown[whole.Key]
+		of.reduced = true
+		a.unknown[whole.Key] = of
 		return reduce(j, whole) == nil
-	case reduced.Job != "":
-		delete(a.unknown, reduced.Key)
-		a.repeated.Warn("", "an attempt of another dispatcher is forgotten: its space is needed", "job", reduced.Job, "attempt", reduced.Attempt)
-		return j.Forget(reduced.Key) == nil
 	}
-	return false
-}
-
-// forgetUnknownLocked makes places for attempts: of those that are kept until the space is needed it forgets the ones that ended first, down
-// to an eighth of all places. It reports whether there were any.
-func (a *Agent) forgetUnknownLocked(j *journal.Journal) bool {
-	const share = maxHeld / 8
-	var ended []journal.Key
-	for k := range a.unknown {
-		if j.State(k) == journal.Ended {
-			ended = append(ended, k)
-		}
-	}
-	n := min(len(ended)-share, share) // some at a time: it is not to be sorted for each call
-	if n <= 0 {
+	past := a.pastUnknownLocked(j)
+	if len(past) == 0 {
 		return false
 	}
-	slices.SortFunc(ended, func(x, y journal.Key) int { return a.unknown[x].Compare(a.unknown[y]) })
-	for _, k := range ended[:n] {
+	for _, k := range past {
 		delete(a.unknown, k)
 	}
-	a.repeated.Warn("", "attempts of another dispatcher are forgotten: their places are needed", "attempts", n)
-	return j.Forget(ended[:n]...) == nil
+	a.repeated.Warn("", "attempts of another dispatcher are forgotten: their places are needed", "attempts", len(past))
+	return j.Forget(past...) == nil
 }
 
-// oldestUnknownLocked returns of the attempts that are kept until the space is needed those that ended first: one that
-// was not reduced, and one that was, if those are too many. A zero Held is none.
-func (a *Agent) oldestUnknownLocked(j *journal.Journal) (whole, reduced journal.Held) {
-	older := func(k, than journal.Key) bool { return than.Job == "" || a.unknown[k].Before(a.unknown[than]) }
-	n := int64(0)
-	for k := range a.unknown {
-		switch h, is := j.Get(k); {
-		case !is:
-		case infoOf(h).Reduced:
-			if n++; older(k, reduced.Key) {
-				reduced = h
-			}
-		case h.State == journal.Ended && older(k, whole.Key):
-			whole = h
+// oldestWholeLocked returns of the attempts that are kept until the space is needed, and were not reduced, the one that ended first.
+func (a *Agent) oldestWholeLocked(j *journal.Journal) (whole journal.Held, is bool) {
+	for k, of := range a.unknown {
+		if of.reduced || is && !of.ended.Before(a.unknown[whole.Key].ended) {
+			continue
+		}
+		if h, held := j.Get(k); held && h.State == journal.Ended {
+			whole, is = h, true
 		}
 	}
-	if n*reducedCost <= a.journal.opts.MaxAgent/8 {
-		reduced = journal.Held{}
+	return whole, is
+}
+
+// pastUnknownLocked returns of the attempts that are kept until the space is needed those that ended first of one store, beyond
+// what its dispatcher may have under way: it knows how they ended.
+func (a *Agent) pastUnknownLocked(j *journal.Journal) []journal.Key {
+	stores := map[string][]journal.Key{}
+	for k, of := range a.unknown {
+		if j.State(k) == journal.Ended {
+			stores[of.store] = append(stores[of.store], k)
+		}
 	}
-	return whole, reduced
+	for _, ended := range stores {
+		if n := min(len(ended)-maxUnderWay, maxUnderWay); n > 0 { // some at a time: it is not to be sorted for each call
+			slices.SortFunc(ended, func(x, y journal.Key) int { return a.unknown[x].ended.Compare(a.unknown[y].ended) })
+			return ended[:n]
+		}
+	}
+	return nil
 }
 
 // journalBroke ends the session with the dispatcher: the agent cannot say any more
