@@ -297,6 +297,35 @@ func TestDamagedBatchWithoutALifeCountsNoMore(t *testing.T) {
 	}
 }
 
+// TestDamagedBatchBesideAnotherOfItsMoment: the ids of members begin as those of each batch that was made in the same moment, and
+// what a damaged one counts is not found by those of another.
+func TestDamagedBatchBesideAnotherOfItsMoment(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	putRule(t, s, harp.RetentionRule{Name: "r", Procedure: "p", Keep: 100 * day, MaxBytes: 5000})
+	bad := endBatchAt(t, s, noon, "p", 14)
+	i, _ := parseID(bad.ID)
+	other := i
+	other[15] ^= 1
+	counted := s.RetentionClasses()[0].Bytes
+	kept := endBatch(t, s, other.String(), noon.Add(time.Minute), "p", 5)
+	want := s.RetentionClasses()[0].Bytes - counted
+	if counted+want <= 5000 || want >= 5000 {
+		t.Fatalf("they count %d and %d bytes", counted, want)
+	}
+	e.poke(i.key(prefixBatch), func(_, value []byte) []byte { return append(value[:len(value)-1], value[len(value)-1]^1) })
+	e.poke(i.key(prefixBatchLife), func(_, _ []byte) []byte { return nil })
+	s.unlearn()
+	later := noon.Add(time.Hour)
+	prune(t, s, store.Retention{RulesAt: later}, later)
+	if _, err := s.Batch(t.Context(), kept.ID); err != nil {
+		t.Errorf("a batch that the rule keeps: %v", err)
+	}
+	if got := s.RetentionClasses()[0].Bytes; got != want {
+		t.Errorf("there count %d bytes, want %d", got, want)
+	}
+}
+
 // wantKept checks that jobs which a rule keeps are there.
 func wantKept(t *testing.T, s *Store, kept []*store.Job) {
 	t.Helper()
@@ -638,8 +667,14 @@ func TestRetentionModel(t *testing.T) {
 // endBatchAt runs a batch of a procedure on so many hosts that ends at a time, as cancelled.
 func endBatchAt(t testing.TB, s *Store, at time.Time, procedure string, hosts int) *store.Batch {
 	t.Helper()
+	return endBatch(t, s, idAt(at), at, procedure, hosts)
+}
+
+// endBatch is endBatchAt with an id.
+func endBatch(t testing.TB, s *Store, id string, at time.Time, procedure string, hosts int) *store.Batch {
+	t.Helper()
 	in := store.BatchSubmission{Request: harp.Submission{Request: []byte("request")}, Batch: store.Batch{
-		ID: idAt(at), Target: "*", Classes: []store.BatchClass{{}}, Plan: store.BatchPlan{Parallel: hosts, Waves: []int{hosts}},
+		ID: id, Target: "*", Classes: []store.BatchClass{{}}, Plan: store.BatchPlan{Parallel: hosts, Waves: []int{hosts}},
 		Member: store.Job{Procedure: procedure, OfflineWait: harp.NoLimit},
 	}}
 	for n := range hosts {
