@@ -40,7 +40,7 @@ func (d *Dispatcher) cancelRest(name harp.Value, op store.Operation) {
 		done, err := d.store.CancelQueue(d.ctx, name, op)
 		if err != nil {
 			if d.ctx.Err() == nil {
-				d.log.Error("ask what is left of a cancelled queue", "queue", name.String(), "err", err)
+				d.repeated.Warn("", "what is left of a cancelled queue cannot be asked to stop yet", "queue", name.String(), "err", err)
 			}
 			continue
 		}

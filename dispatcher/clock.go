@@ -43,7 +43,7 @@ func (d *Dispatcher) clockLoop() {
 		switch left, err := d.advance(); {
 		case err != nil:
 			if d.ctx.Err() == nil {
-				d.log.Error("advance", "err", err)
+				d.repeated.Warn("", "what is due cannot be done yet", "err", err)
 			}
 			timer.Reset(time.Second)
 		case left == 0:

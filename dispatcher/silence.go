@@ -64,7 +64,7 @@ func (d *Dispatcher) expectAgent(h *host, left time.Duration) {
 		}
 		defer d.work.Done()
 		if err := d.silence(h); err != nil && d.ctx.Err() == nil {
-			d.log.Error("note silence", "host", h.name, "err", err)
+			d.repeated.Warn("", "that a host is silent cannot be stored yet", "host", h.name, "err", err)
 			d.expectAgent(h, time.Second)
 		}
 	}))

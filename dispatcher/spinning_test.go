@@ -272,7 +272,7 @@ func busyFleet(t *testing.T, st store.Store) (sys *system, release func()) {
 }
 
 // Nothing that the dispatcher does is tried without a pause while the store has no room, or cannot be written or read: of each kind of
-// call there are a few a second. When it works again all goes on.
+// call there are a few a second, and of each kind of line in the log a few in all. When it works again all goes on.
 func TestNothingSpinsInATroubledStore(t *testing.T) {
 	for name, c := range map[string]struct {
 		space         store.Space
@@ -302,6 +302,11 @@ func TestNothingSpinsInATroubledStore(t *testing.T) {
 					for _, call := range slices.Sorted(maps.Keys(calls)) {
 						if n := calls[call]; n > 200 {
 							t.Errorf("%d calls of %s in 10 s", n, call)
+						}
+					}
+					for line, n := range sys.online.takeWarned() {
+						if n > 3 {
+							t.Errorf("%d lines %q in 10 s", n, line)
 						}
 					}
 					t.Log(calls)

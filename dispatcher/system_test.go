@@ -259,14 +259,21 @@ type onlineLog struct {
 
 	once    sync.Once
 	trouble chan struct{} // closed when a host could not be dialled
+
+	warned map[string]int // how often there was trouble, by what was said
 }
 
 func newOnlineLog(t testing.TB) *onlineLog {
 	text := slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})
-	return &onlineLog{Handler: text, hosts: map[string]chan struct{}{}, trouble: make(chan struct{})}
+	return &onlineLog{Handler: text, hosts: map[string]chan struct{}{}, trouble: make(chan struct{}), warned: map[string]int{}}
 }
 
 func (o *onlineLog) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelWarn {
+		o.mu.Lock()
+		o.warned[r.Message]++
+		o.mu.Unlock()
+	}
 	isCount := false // of lines that were logged before
 	r.Attrs(func(a slog.Attr) bool {
 		isCount = isCount || a.Key == "times"
@@ -288,6 +295,15 @@ func (o *onlineLog) Handle(ctx context.Context, r slog.Record) error {
 		return false
 	})
 	return o.Handler.Handle(ctx, r)
+}
+
+// takeWarned returns how often there was trouble since it was asked last.
+func (o *onlineLog) takeWarned() map[string]int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	was := o.warned
+	o.warned = map[string]int{}
+	return was
 }
 
 func (o *onlineLog) host(name string) chan struct{} {

@@ -35,7 +35,8 @@ const fleet = "dev"
 const (
 	maxHosts  = 100
 	readyIn   = 30 * time.Second // for the hosts to come online
-	stopIn    = 10 * time.Second // for the dispatcher, when the agents have stopped
+	partIn    = 3 * time.Second  // for the dispatcher to note that they have gone
+	stopIn    = 10 * time.Second // for it to stop then
 	lookEvery = 10 * time.Millisecond
 )
 
@@ -271,11 +272,13 @@ func (s *System) Stop() error {
 	parted := s.watchPartings()
 	s.stopAgents()
 	s.agents.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), stopIn)
-	defer cancel()
-	parted(ctx)
+	noted, done := context.WithTimeout(context.Background(), partIn)
+	parted(noted) // which is not noted on a full disk
+	done()
 	err := s.firstFailure()
 	if s.dispatcher != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), stopIn)
+		defer cancel()
 		err = errors.Join(err, s.dispatcher.Shutdown(ctx))
 		s.serving.Wait()
 	}
