@@ -53,7 +53,7 @@ const (
 	aloneWeight  = 256
 	sharedWeight = 8
 
-	// aloneChanges is how many changes of documents and hosts, most of which are made one at a time, one principal may have under way while no
+	// aloneChanges is how many changes of documents, schedules and hosts, most of which are made one at a time, one principal may have under way while no
 	// others come, and sharedChanges how many while they do: so many of each other flood a change waits for.
 	aloneChanges  = 16
 	sharedChanges = 4

@@ -28,6 +28,17 @@ func TestAFloodOfChangesLeavesTurnsToOthers(t *testing.T) {
 		"put schedule": func(ctx context.Context, s *service) error {
 			return s.PutSchedule(ctx, harp.NewID(), batchSchedule(t, name, "p", nil))
 		},
+		"pause schedule": func(ctx context.Context, s *service) error {
+			return s.ChangeSchedule(ctx, harp.NewID(), name, harp.ScheduleChange{Kind: harp.PauseOfSchedule})
+		},
+		"trigger": func(ctx context.Context, s *service) error {
+			_, err := s.TriggerSchedule(ctx, harp.NewID(), name, harp.Trigger{})
+			return err
+		},
+		"backfill": func(ctx context.Context, s *service) error {
+			_, err := s.BackfillSchedule(ctx, harp.NewID(), name, time.Unix(0, 0), time.Unix(1, 0))
+			return err
+		},
 		"delete schedule": func(ctx context.Context, s *service) error { return s.DeleteSchedule(ctx, harp.NewID(), name) },
 		"put notification": func(ctx context.Context, s *service) error {
 			to := harp.Receiver{Webhook: &harp.Webhook{URL: "https://x", Secrets: []string{"s"}}}

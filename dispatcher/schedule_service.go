@@ -299,7 +299,7 @@ func (s *service) ListSchedules(ctx context.Context, name, cursor string) (harp.
 
 // ChangeSchedule implements harp.ScheduleService.
 func (s *service) ChangeSchedule(ctx context.Context, id, name string, c harp.ScheduleChange) error {
-	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+	_, err := requestChange(s, ctx, func(ctx context.Context) (none struct{}, err error) {
 		if err := c.Check(); err != nil {
 			return none, err
 		}
@@ -380,7 +380,7 @@ func (d *Dispatcher) skipping(s *scheduled, at time.Time, who harp.Principal, no
 
 // TriggerSchedule implements harp.ScheduleService.
 func (s *service) TriggerSchedule(ctx context.Context, batch, name string, t harp.Trigger) (harp.Submitted, error) {
-	return request(s, ctx, func(ctx context.Context) (harp.Submitted, error) {
+	return requestChange(s, ctx, func(ctx context.Context) (harp.Submitted, error) {
 		op, err := s.documentsOperation(batch, wire.TypeTrigger, wire.Trigger{Name: name, Trigger: t})
 		if err != nil {
 			return harp.Submitted{}, err
@@ -427,7 +427,7 @@ func (s *service) TriggerSchedule(ctx context.Context, batch, name string, t har
 
 // BackfillSchedule implements harp.ScheduleService.
 func (s *service) BackfillSchedule(ctx context.Context, id, name string, from, to time.Time) (int, error) {
-	return request(s, ctx, func(ctx context.Context) (int, error) {
+	return requestChange(s, ctx, func(ctx context.Context) (int, error) {
 		if err := harp.CheckBackfill(name, from, to); err != nil {
 			return 0, err
 		}

@@ -134,7 +134,7 @@ func (l *principalCalls) removeWaiting(w *waitingCall) bool {
 	return false
 }
 
-// awaitChange returns when it is the principal's turn to change documents or hosts, of which most changes are made one at a time, and
+// awaitChange returns when it is the principal's turn to change documents, schedules or hosts, of which most changes are made one at a time, and
 // what ends the turn. Errors: ctx's.
 func (s *service) awaitChange(ctx context.Context) (endTurn func(), err error) {
 	if err := s.d.changes.awaitTurn(ctx, s.who, 1); err != nil {
@@ -143,7 +143,7 @@ func (s *service) awaitChange(ctx context.Context) (endTurn func(), err error) {
 	return func() { s.d.changes.leaveTurn(s.who, 1) }, nil
 }
 
-// requestChange is request for a change of documents or hosts, when it is the principal's turn.
+// requestChange is request for a change of documents, schedules or hosts, when it is the principal's turn.
 func requestChange[T any](s *service, ctx context.Context, run func(context.Context) (T, error)) (T, error) { //nolint:revive // as request
 	return request(s, ctx, func(ctx context.Context) (T, error) {
 		endTurn, err := s.awaitChange(ctx)

@@ -14,6 +14,7 @@ var liesOfTimes = toDispatcher(caller, []lie{
 	{name: "crons whose lists are long", tell: tellLongCrons},
 	{name: "calendars whose lists are long", tell: tellLongCalendars},
 	{name: "operations without end", tell: tellOperations},
+	{name: "one schedule paused without end", tell: tellOneSchedule},
 })
 
 // longCrons are expressions of 1 KiB: some never fire, some hardly ever, and some often.
@@ -146,6 +147,52 @@ func tellOperations(t *teller) error {
 	for range t.many(2, 10) {
 		if err := t.putsBeside(); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// tellOneSchedule pauses one schedule as often at once as a session may, and keeps that up. Another caller, who wants to pause it, must not
+// wait until all of that is done.
+func tellOneSchedule(t *teller) error {
+	name := lieName()
+	owner, err := t.callerSession()
+	if err != nil {
+		return err
+	}
+	if err := owner.taken(typePutSchedule, aSchedule(name)); err != nil {
+		return err
+	}
+	other, err := t.callerNamed("other")
+	if err != nil {
+		return err
+	}
+	pause := func() object { return object{"id", newID(), "name", name, "kind", "pause", "reason", "a lie"} }
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	for range t.many(4, 8) {
+		p, err := t.callerSession()
+		if err != nil {
+			return err
+		}
+		defer p.close()
+		telling.Go(func() {
+			for err := error(nil); err == nil; {
+				messages := make([]object, 1000)
+				for n := range messages {
+					messages[n] = pause()
+				}
+				err = p.isAnswered(typeChangeSchedule, messages...)
+			}
+		})
+	}
+	for begun, tried := time.Now(), 0; time.Since(begun) < 3*time.Second; tried++ {
+		asked := time.Now()
+		if err := other.taken(typeChangeSchedule, pause()); err != nil {
+			return err
+		}
+		if took := time.Since(asked); took > 5*time.Second {
+			return fmt.Errorf("another caller waits for %v until a schedule is paused, the %d. time", took, tried)
 		}
 	}
 	return nil
