@@ -3,11 +3,9 @@
 package hostile
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -70,16 +68,6 @@ func aRequest(more ...any) object {
 	return with(object{"v", 1, "id", "", "target", "nobody", "proc", "work", "args", user(object{}), "needs", list{"batch"}}, more...)
 }
 
-func aSchedule(name string, more ...any) object {
-	return object{"id", newID(), "schedule", with(object{"name", name, "cron", "0 3 29 2 *", "tz", "UTC", "request", aRequest()}, more...)}
-}
-
-// aNotification is to a host whose name cannot be one, so that nobody is asked where it is.
-func aNotification(name string, more ...any) object {
-	to := object{"webhook", object{"url", "https://example-.invalid/x", "secrets", list{"key"}}}
-	return object{"id", newID(), "notification", with(object{"name", name, "on", list{"job.failed"}, "to", to}, more...)}
-}
-
 func aRule(name string, more ...any) object {
 	return object{"id", newID(), "rule", with(object{"name", name, "keep", int64(time.Hour), "proc", "nothing"}, more...)}
 }
@@ -94,82 +82,6 @@ var documents = []document{
 
 // lieName is the name of a document of liars, which are deleted when the lie is over.
 func lieName() string { return newName("lie-") }
-
-// callerNamed is a session of a caller with another name.
-func (t *teller) callerNamed(name string) (*peer, error) {
-	p, err := t.sessionAs(caller, name, nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.say(0, typeHello, 0, hello()); err != nil {
-		return nil, err
-	}
-	_, err = p.expect(typeWelcome)
-	return p, err
-}
-
-// asker asks in a session, and in another one when that was ended: what is malformed ends it.
-type asker struct {
-	t *teller
-	p *peer
-}
-
-// ask returns no frame when the session was ended instead of an answer.
-func (a *asker) ask(kind byte, message any) (f frame, err error) {
-	if a.p == nil {
-		if a.p, err = a.t.callerSession(); err != nil {
-			return f, err
-		}
-	}
-	f, err = a.p.ask(kind, message)
-	if err == nil {
-		return f, nil
-	}
-	select {
-	case <-a.p.over:
-		a.p = nil
-		return frame{}, nil
-	case <-a.t.ctx.Done():
-	case <-time.After(time.Second): // it cannot be written to, and is not read to its end
-	}
-	return f, err
-}
-
-// refused fails unless a request is refused as invalid, or for its form.
-func (a *asker) refused(kind byte, message any) error {
-	f, err := a.ask(kind, message)
-	if code := codeOf(f); err == nil && f.kind != 0 && code != "invalid" {
-		err = fmt.Errorf("request %d is answered by frame %d, %q: %.200q", kind, f.kind, code, f.body)
-	}
-	return err
-}
-
-// asking does something in sessions that are opened anew when they were ended.
-func (t *teller) asking(n int, do func(a *asker) error) error {
-	return t.each(n, func(int) error { return do(&asker{t: t}) })
-}
-
-// taken fails unless a request is answered.
-func (p *peer) taken(kind byte, message any) error {
-	f, err := p.ask(kind, message)
-	if err == nil && f.kind != typeReply {
-		err = fmt.Errorf("request %d is refused: %.300q", kind, f.body)
-	}
-	return err
-}
-
-// isAnswered sends requests at once, and waits until the last of them is answered.
-func (p *peer) isAnswered(kind byte, messages ...object) error {
-	var b []byte
-	for _, m := range messages {
-		b = append(b, frameBytes(p.nextExchange(), kind, endFlag, encode(m))...)
-	}
-	if err := p.sayBytes(b); err != nil {
-		return err
-	}
-	_, err := p.ask(typePing, object{})
-	return err
-}
 
 // tellManyDocuments puts as many as there may be. Another caller must find room for one of each.
 func tellManyDocuments(t *teller) error {
@@ -199,21 +111,6 @@ func tellManyDocuments(t *teller) error {
 		p.close()
 	}
 	return t.canListDocuments()
-}
-
-// canListDocuments fails unless all can be listed.
-func (t *teller) canListDocuments() error {
-	p, err := t.callerSession()
-	if err != nil {
-		return err
-	}
-	defer p.close()
-	for _, d := range documents {
-		if err := p.taken(d.list, object{}); err != nil {
-			return err
-		}
-	}
-	return p.taken(typeBatches, object{})
 }
 
 func tellSameDocuments(t *teller) error {
@@ -355,22 +252,6 @@ func tellDocumentRanges(t *teller) error {
 	})
 }
 
-// askAfter asks after a document, with numbers out of range.
-func (a *asker) askAfter(name string, v any) error {
-	for kind, m := range map[byte]object{
-		typeWindowSpans: {"name", name, "from", v, "to", int64(math.MaxInt64)}, typeNextTimes: {"name", name, "from", v, "n", 1000},
-		typeBackfill: {"id", newID(), "name", name, "from", v, "to", time.Now().UnixNano()}, typeLedger: {"schedule", name, "from", v, "to", v, "limit", v},
-		typeChangeSchedule: {"id", newID(), "name", name, "kind", "pause", "until", v, "at", v}, typeJudgeStart: {"host", "called", "proc", "work", "at", v},
-		typePauseHosts: {"id", newID(), "target", "nobody", "until", v}, typeEvents: {"since", v, "after", "x"},
-	} {
-		if _, err := a.ask(kind, m); err != nil {
-			return fmt.Errorf("request %d: %w", kind, err)
-		}
-	}
-	_, err := a.ask(typeChangeSchedule, object{"id", newID(), "name", name, "kind", "skip", "at", v})
-	return err
-}
-
 // tellLongDocuments fills fields to the brim, and beyond.
 func tellLongDocuments(t *teller) error {
 	p := &asker{t: t}
@@ -454,156 +335,6 @@ func manySteps(n int) (all list) {
 	return all
 }
 
-// calendar is a file with an event that has more lines.
-func calendar(lines ...string) []byte {
-	return []byte("BEGIN:VCALENDAR\r\nVERSION:2.0\r\nBEGIN:VEVENT\r\nUID:x\r\nDTSTART:20200101T000000Z\r\nDURATION:PT1H\r\n" +
-		strings.Join(lines, "\r\n") + "\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n")
-}
-
-// tellCalendars puts files that take long to read, or to say when they are.
-func tellCalendars(t *teller) error {
-	const size = 700 << 10
-	var dates []string
-	for len(dates)*17 < size {
-		dates = append(dates, fmt.Sprintf("%04d%02d%02dT%02d%02d00Z", 2000+len(dates)%100, 1+len(dates)%12, 1+len(dates)%28, len(dates)%24, len(dates)%60))
-	}
-	files := [][]byte{
-		calendar("RRULE:FREQ=SECONDLY"),
-		calendar("RRULE:FREQ=SECONDLY;BYMONTH=2;BYMONTHDAY=30"),
-		calendar("RRULE:FREQ=MINUTELY;BYMONTH=2;BYMONTHDAY=30;BYHOUR=3"),
-		calendar("RRULE:FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30"),
-		calendar("RRULE:FREQ=YEARLY;BYWEEKNO=53;BYYEARDAY=1,-1;BYDAY=MO"),
-		calendar("RRULE:FREQ=DAILY;INTERVAL=9999999;COUNT=9999999"),
-		calendar("RRULE:FREQ=DAILY;INTERVAL=0"),
-		calendar("RRULE:FREQ=DAILY;COUNT=99999999999999999999"),
-		calendar("RRULE:FREQ=YEARLY;BYDAY=" + strings.Repeat("1MO,", 10000) + "2TU"),
-		calendar("RDATE:" + strings.Join(dates, ",")),
-		calendar("RRULE:FREQ=DAILY\r\nEXDATE:" + strings.Join(dates, ",")),
-		calendar(strings.Repeat("X-A:"+strings.Repeat("y", 60)+"\r\n", size/70)),
-		calendar(strings.Repeat("BEGIN:VALARM\r\n", size/20)),
-		calendar("SUMMARY:" + strings.Repeat("\\n\\,", size/5)),
-		calendar("SUMMARY:x\r\n " + strings.Repeat("y\r\n ", size/5)),
-		[]byte("BEGIN:VCALENDAR\r\n" + strings.Repeat("BEGIN:VEVENT\r\nDTSTART:20200101T000000Z\r\nRRULE:FREQ=DAILY\r\nEND:VEVENT\r\n", size/70) + "END:VCALENDAR\r\n"),
-		[]byte("BEGIN:VCALENDAR\r\n" + strings.Repeat("BEGIN:VTIMEZONE\r\nTZID:x\r\nEND:VTIMEZONE\r\n", size/45) + "END:VCALENDAR\r\n"),
-		bytes.Repeat([]byte{'\n'}, size), bytes.Repeat([]byte("BEGIN:VCALENDAR\n"), size/16), bytes.Repeat([]byte{0xff}, size), []byte(strings.Repeat("x", 768<<10)),
-	}
-	return t.asking(t.many(2, 8), func(p *asker) error {
-		for i, content := range files {
-			name := lieName()
-			event := ""
-			if i%2 == 0 {
-				event = strings.Repeat("*a", 30)
-			}
-			if _, err := p.ask(typePutWindow, aWindow(name, "from", 0, "to", 0, "cal", object{"content", content, "event", event})); err != nil {
-				return fmt.Errorf("calendar %d: %w", i, err)
-			}
-			now := time.Now()
-			for range 3 {
-				if _, err := p.ask(typeWindowSpans, object{"name", name, "from", now.UnixNano(), "to", now.AddDate(2, 0, 0).UnixNano()}); err != nil {
-					return err
-				}
-			}
-			if _, err := p.ask(typeWindows, object{"limit", 100}); err != nil {
-				return err
-			}
-			if _, err := p.ask(typeWindows, object{"name", name}); err != nil {
-				return err
-			}
-			if _, err := p.ask(typeDeleteWindow, object{"id", newID(), "name", name}); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// tellCrons asks for times of what hardly ever fires, or always does.
-func tellCrons(t *teller) error {
-	crons := []string{
-		"0 0 30 2 *", "0 0 29 2 1", "59 23 31 12 *", "* * * * *", "every 1s", "every 1ns", "every 2562047h", "at 9999-12-31 23:59", "at 0001-01-01 00:00",
-		"0 0 29 2 *", "0 0 31 2,4,6,9,11 *", "0 0 * * 7#5", "0 0 L * *", "0 0 15W * *", "*/1 */1 */1 */1 */1", "@reboot", "* * * * * *", "60 * * * *", "0 0 1-31/31 2 *",
-		strings.Repeat("0-59,", 150) + "0 * * * *", "0 0 29 2 sun", "0 0-23/0 * * *", "0 0 99999999999999999999 * *",
-	}
-	zones := []string{"UTC", "America/New_York", "Antarctica/Troll", "Pacific/Apia", "Local", "", "Factory"}
-	return t.greeted(t.many(2, 16), func(p *peer) error {
-		for i := range t.many(len(crons), 4*len(crons)) {
-			name := lieName()
-			m := aSchedule(name, "cron", crons[i%len(crons)], "tz", zones[i%len(zones)], "jitter", int64(i)*int64(time.Hour))
-			if _, err := p.ask(typePutSchedule, m); err != nil {
-				return fmt.Errorf("cron %q: %w", crons[i%len(crons)], err)
-			}
-			var asks []object
-			for n := range t.many(3, 50) {
-				asks = append(asks, object{"name", name, "n", 1000, "from", time.Now().AddDate(n, 0, 0).UnixNano()})
-			}
-			if err := p.isAnswered(typeNextTimes, asks...); err != nil {
-				return err
-			}
-			now := time.Now()
-			if _, err := p.ask(typeBackfill, object{"id", newID(), "name", name, "from", now.AddDate(-200, 0, 0).UnixNano(), "to", now.UnixNano()}); err != nil {
-				return err
-			}
-			if _, err := p.ask(typePutWindow, aWindow(name, "from", 0, "to", 0, "cron", crons[i%len(crons)], "for", int64(math.MaxInt64))); err != nil {
-				return err
-			}
-			if _, err := p.ask(typeWindowSpans, object{"name", name, "from", now.UnixNano(), "to", now.AddDate(2, 0, 0).UnixNano()}); err != nil {
-				return err
-			}
-			for kind := range map[byte]bool{typeDeleteSchedule: true, typeDeleteWindow: true} {
-				if _, err := p.ask(kind, object{"id", newID(), "name", name}); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-}
-
-// tellCircles makes schedules come after themselves, after each other, and in long chains.
-func tellCircles(t *teller) error {
-	p, err := t.callerSession()
-	if err != nil {
-		return err
-	}
-	after := func(names ...string) object {
-		var all list
-		for _, n := range names {
-			all = append(all, object{"schedule", n})
-		}
-		return object{"id", newID(), "schedule", object{"name", names[0], "after", all[1:], "request", aRequest()}}
-	}
-	a, b := lieName(), lieName()
-	if err := p.taken(typePutSchedule, aSchedule(a)); err != nil {
-		return err
-	}
-	if err := p.taken(typePutSchedule, after(b, a)); err != nil {
-		return err
-	}
-	for _, m := range []object{after(a, b), after(b, b), after(b, a, a), after(b, "there is none")} {
-		if f, err := p.ask(typePutSchedule, m); err != nil || f.kind != typeFailed {
-			return fmt.Errorf("%v is taken: %w", m, err)
-		}
-	}
-	last := b
-	for range t.many(30, 500) {
-		next := lieName()
-		if f, err := p.ask(typePutSchedule, after(next, last, a)); err != nil || f.kind == typeFailed {
-			if err != nil {
-				return err
-			}
-			break // there is an end of how many come after one another
-		}
-		last = next
-	}
-	for _, name := range []string{a, b} {
-		if _, err := p.ask(typeDeleteSchedule, object{"id", newID(), "name", name}); err != nil {
-			return err
-		}
-	}
-	_, err = p.ask(typeTrigger, object{"id", newID(), "name", a})
-	return err
-}
-
 // tellPatterns puts patterns that take long to match, which everybody's calls are matched with.
 func tellPatterns(t *teller) error {
 	bomb := strings.Repeat("*a", 63) + "b"
@@ -662,40 +393,6 @@ func tellTargets(t *teller) error {
 	})
 }
 
-// tellReceivers names places that no message may go to, and files that are no secrets.
-func tellReceivers(t *teller) error {
-	p := &asker{t: t}
-	for _, to := range []any{
-		object{},
-		nil,
-		object{"webhook", object{}},
-		object{"mail", object{"to", list{}}},
-		webhook("file:///etc/passwd"), webhook("gopher://x.invalid/"), webhook("https://"), webhook("https://a:b@x.invalid/"), webhook("https://x.invalid/#f"),
-		webhook("https://169.254.169.254/latest/meta-data"), webhook("https://[::1]/"),
-		webhook("https://[::ffff:127.0.0.1]/"), webhook("https://10.0.0.1/"), webhook("https://x.invalid:0/"), webhook("https://x.invalid:99999/"), webhook("https://x.invalid/\r\nX: y"),
-		webhook("https://x.invalid/" + strings.Repeat("x", 4000)), webhook("https://x\u202e.invalid/\x00"),
-		webhook("https://x.invalid/", ""), webhook("https://x.invalid/", "../ca/ca.key"), webhook("https://x.invalid/", "/etc/passwd"), webhook("https://x.invalid/", "a\x00b"), webhook("https://x.invalid/", "."), webhook("https://x.invalid/", strings.Repeat("x", 300)),
-		object{"webhook", object{"url", "https://x.invalid/", "secrets", manyOf("key", 1000)}},
-		object{"mail", object{"to", list{"a@b\r\nBcc: c@d"}}},
-		object{"mail", object{"to", manyOf("a@x.invalid", 1000)}},
-		object{"mail", object{"to", list{strings.Repeat("a", 300) + "@x.invalid"}}},
-		object{"webhook", object{"url", "https://x.invalid/", "secrets", list{"key"}}, "mail", object{"to", list{"a@x.invalid"}}},
-	} {
-		if err := p.refused(typePutNotification, aNotification(lieName(), "to", to)); err != nil {
-			return fmt.Errorf("%.200v: %w", to, err)
-		}
-	}
-	return nil
-}
-
-func webhook(url string, secret ...string) object {
-	secrets := list{"key"}
-	if len(secret) > 0 {
-		secrets = list{secret[0]}
-	}
-	return object{"webhook", object{"url", url, "secrets", secrets}}
-}
-
 // tellSets applies sets of documents, most of which are only looked at.
 func tellSets(t *teller) error {
 	set := func(n int, target string) (all list) {
@@ -724,90 +421,6 @@ func tellSets(t *teller) error {
 		_, err := p.ask(typeApply, object{"id", newID(), "managed", "liar", "documents", list{}, "prune", true})
 		return err
 	})
-}
-
-// tellUnreadListings asks for listings, and reads none.
-func tellUnreadListings(t *teller) error {
-	doc := strings.Repeat("d", 1000)
-	filler, err := t.callerSession()
-	if err != nil {
-		return err
-	}
-	for i := range t.many(100, 400) {
-		d := documents[1+i%2]
-		if _, err := filler.ask(d.put, d.message(lieName(), "doc", doc)); err != nil {
-			return err
-		}
-	}
-	kinds := []byte{
-		typeGroups, typeWindows, typeSchedules, typeNotifications, typeRetentionRules, typeLedger, typeBatches, typeDrift, typeQueues, typeEvents, typeHosts, typePingHosts,
-	}
-	err = t.greeted(t.many(4, 16), func(p *peer) error {
-		p.stopListening()
-		var b []byte
-		for i := range 3000 {
-			b = append(b, frameBytes(p.nextExchange(), kinds[i%len(kinds)], endFlag, encode(object{"limit", 4000}))...)
-		}
-		t.work.Go(func() { _ = p.sayBytes(b) })
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return t.hold()
-}
-
-// tellListingRanges asks for pages that there are not.
-func tellListingRanges(t *teller) error {
-	p := &asker{t: t}
-	kinds := []byte{typeGroups, typeWindows, typeSchedules, typeNotifications, typeLedger, typeBatches, typeDrift, typeQueues, typeHosts}
-	for _, kind := range kinds {
-		for _, v := range ends {
-			if _, err := p.ask(kind, object{"limit", v}); err != nil {
-				return fmt.Errorf("request %d limit %v: %w", kind, v, err)
-			}
-		}
-		for _, cursor := range []string{
-			"x", "within.", "within.AAAA", "within." + strings.Repeat("k", 50000), strings.Repeat("z", 60000), "\x00", "\xff", "../../x", obeyed[1],
-			"within.gqFrpXh4eHh4oWOlYWFhYWE", "within.g6FroXihY6F4oXTTf_________8",
-		} {
-			if _, err := p.ask(kind, object{"cursor", cursor}); err != nil {
-				return fmt.Errorf("request %d cursor %.30q: %w", kind, cursor, err)
-			}
-		}
-		for _, name := range obeyed {
-			if _, err := p.ask(kind, object{"name", name, "schedule", name, "proc", name, "states", list{name}}); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// tellRuns has a schedule of another caller run without end.
-func tellRuns(t *teller) error {
-	owner, err := t.callerNamed("other")
-	if err != nil {
-		return err
-	}
-	name := lieName()
-	if err := owner.taken(typePutSchedule, aSchedule(name, "overlap", "allow", "request", aRequest("target", "called", "notbefore", 0))); err != nil {
-		return err
-	}
-	var once sync.Once
-	var first error
-	err = t.greeted(t.many(2, 8), func(p *peer) error {
-		var all []object
-		for range t.many(50, 1000) {
-			all = append(all, object{"id", newID(), "name", name, "running", true, "paused", true})
-		}
-		once.Do(func() { first = p.taken(typeTrigger, object{"id", newID(), "name", name, "running", true}) })
-		return p.isAnswered(typeTrigger, all...)
-	})
-	if first != nil {
-		return first
-	}
-	return err
 }
 
 // tellHostChanges pauses, labels and removes hosts, most of which are not there.
