@@ -19,7 +19,7 @@ func TestAllocations(t *testing.T) {
 		end.Event.Value = harp.Value{1}
 		applied(t, s, end)
 	}
-	if n := testing.AllocsPerRun(200, job); n > 158 {
+	if n := testing.AllocsPerRun(200, job); n > 149 {
 		t.Errorf("a job takes %v allocations from its submission to its end", n)
 	}
 	j, next := started(t, s), 0

@@ -26,7 +26,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func seal(key, payload []byte) []byte {
 	out := make([]byte, crcSize, crcSize+len(payload))
 	out = append(out, payload...)
-	binary.BigEndian.PutUint32(out, checksum(key, payload))
+	binary.BigEndian.PutUint32(out, checksum(key, out[crcSize:]))
 	return out
 }
 

@@ -106,7 +106,7 @@ func (s *Store) noteDrift(t *tx, i id, before, after *store.Job, v harp.Value) e
 	if first, used := s.drifts[after.Drift]; after.Drift == "" || !used || after.No < first || len(after.Attempts) == 0 {
 		return nil
 	}
-	row := driftRow{Mark: harp.DriftUnknown, Sent: after.Attempts[len(after.Attempts)-1].Sent, Job: i[:]}
+	row := driftRow{Mark: harp.DriftUnknown, Sent: after.Attempts[len(after.Attempts)-1].Sent, Job: bytes.Clone(i[:])}
 	var state harp.State
 	switch {
 	case before.Late == nil && after.Late != nil:

@@ -125,13 +125,16 @@ func (s *Store) isNew(t *tx, i id) (bool, error) {
 	if s.sched.Job(i) != nil {
 		return false, nil
 	}
+	key := i.key(prefixCall) // one for all that is looked up
 	for _, kind := range []byte{prefixCall, prefixLife} {
-		value, err := t.getRaw(i.key(kind))
+		key[0] = kind
+		value, err := t.getRaw(key)
 		if err != nil || value != nil {
 			return false, err
 		}
 	}
-	batch, err := t.getRaw(i.key(prefixBatch))
+	key[0] = prefixBatch
+	batch, err := t.getRaw(key)
 	if err != nil {
 		return false, err
 	}
