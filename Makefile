@@ -24,9 +24,14 @@ build: ## build the harp binary into ./bin
 # The packages whose tests take longest begin first, so that none of them is left running alone.
 SLOW := $(addprefix ./,store/badger internal/faults internal/faults/hostile store/internal/rows dispatcher agent)
 
+# Many tests wait for disks, processes and networks: with more of them at once than there are CPUs none of these
+# is idle. What go vet says lint says, too.
+CPUS    := $(or $(shell getconf _NPROCESSORS_ONLN),2)
+AT_ONCE := -p $(shell expr $(CPUS) + 1) -parallel $(shell expr 2 '*' $(CPUS))
+
 .PHONY: test
 test: ## run all tests
-	$(GO) test -timeout 20m $(SLOW) ./...
+	$(GO) test -vet=off $(AT_ONCE) -timeout 20m $(SLOW) ./...
 
 # Each package on one CPU: see docs/decisions/0035.
 .PHONY: race

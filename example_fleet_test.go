@@ -92,7 +92,10 @@ func fleetOf(cfg dispatcher.Config) (caller *harp.Caller, stop func()) {
 		panic(err)
 	}
 	web01 := transport.Identity{Fleet: "example", Role: transport.RoleAgent, Name: "web01"}
-	a := agent.New(agent.Config{Name: "web01", Dial: network.Dialer(web01), Logger: quiet})
+	a := agent.New(agent.Config{
+		Name: "web01", Dial: network.Dialer(web01), Logger: quiet,
+		Limits: agent.Limits{Grace: 10 * time.Millisecond}, // what hangs when an example is over need not be waited for
+	})
 	register(a)
 
 	var running sync.WaitGroup

@@ -159,7 +159,8 @@ func TestFakeSharesNothing(t *testing.T) {
 
 // What is required and is not so fails the test.
 func TestRequirements(t *testing.T) {
-	sys := harptest.New(t, harptest.Options{Agents: []string{"web01"}, Register: func(a *agent.Agent) {
+	soon := func(c *agent.Config) { c.Limits.Grace = 10 * time.Millisecond }
+	sys := harptest.New(t, harptest.Options{Agents: []string{"web01"}, Agent: soon, Register: func(a *agent.Agent) {
 		agent.Handle(a, restart, func(ctx context.Context, in restartArgs) (int, error) {
 			if in.Service == "hang" {
 				<-ctx.Done()

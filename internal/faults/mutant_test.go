@@ -189,7 +189,7 @@ func TestMutantPausedBatchGoesOn(t *testing.T) {
 // testsFail runs tests of the mutant; that they fail is what was found.
 func testsFail(t *testing.T, m mutant, args ...string) []string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"test", "-count=1", "-failfast", "-overlay", m.overlay(t)}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"test", "-vet=off", "-count=1", "-failfast", "-overlay", m.overlay(t)}, args...)...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), programEnv+"="+program)
 	out, err := cmd.CombinedOutput()
