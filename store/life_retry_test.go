@@ -172,3 +172,13 @@ func TestSilent(t *testing.T) {
 		t.Errorf("given up it is %+v, %v", gone, err)
 	}
 }
+
+// What was asked for and what is granted share nothing.
+func TestGrantRetryKeepsACopy(t *testing.T) {
+	asked := harp.RetryPolicy{On: []harp.State{harp.StateLost}, Attempts: 2}
+	granted := store.GrantRetry(asked, false)
+	asked.On[0] = harp.StateFailed
+	if granted.On[0] != harp.StateLost {
+		t.Errorf("it is tried again after %s", granted.On[0])
+	}
+}

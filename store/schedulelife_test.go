@@ -202,7 +202,7 @@ func (w *scheduleWorld) checkWaited(t testing.TB, before store.ScheduleLife, d s
 		if d.Entry.Reason != harp.TimePaused {
 			w.fail(t, "the schedule is paused, and %+v", d)
 		}
-	case d.Kind != store.DecideFire || tickOf(d.Nominal) != n || d.Late < 0:
+	case d.Kind != store.DecideFire || tickOf(d.Nominal) != n || d.Late < 0 || d.Fires != store.FireWaiting:
 		w.fail(t, "time %d waits no more, and %+v", n, d)
 	}
 	w.book(t, d, 1)

@@ -424,3 +424,24 @@ func backedUp(t testing.TB, s *Store) io.Reader {
 	}
 	return &out
 }
+
+// TestSubmissionsAreBoundedByAllTheirTexts: each text of a call counts towards what one commit takes.
+func TestSubmissionsAreBoundedByAllTheirTexts(t *testing.T) {
+	plain := submitSize([]store.Submission{call("h")})
+	for name, with := range map[string]func(c *store.Submission, text string){
+		"request":   func(c *store.Submission, text string) { c.Request.Request = []byte("request" + text) },
+		"signature": func(c *store.Submission, text string) { c.Request.Signature = []byte(text) },
+		"key id":    func(c *store.Submission, text string) { c.Request.KeyID = text },
+		"host":      func(c *store.Submission, text string) { c.Job.Host += text },
+		"procedure": func(c *store.Submission, text string) { c.Job.Procedure += text },
+		"queue":     func(c *store.Submission, text string) { c.Job.Queue = harp.Value(text) },
+		"principal": func(c *store.Submission, text string) { c.Job.Principal.Name = text },
+		"label":     func(c *store.Submission, text string) { c.Job.Labels = map[string]string{"k": text} },
+	} {
+		c := call("h")
+		with(&c, strings.Repeat("x", 200))
+		if size := submitSize([]store.Submission{c}); size < plain+200 {
+			t.Errorf("with a %s of 200 bytes more a call counts %d, without %d", name, size, plain)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package rows
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -239,4 +240,36 @@ func TestNoIDIsTakenForNewAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("opened anew", opened(t, e, Options{}))
+}
+
+// TestWhatIsPrunedIsNotAtHand: a job that is deleted is not shown any more, however long ago it was at hand for the last time.
+func TestWhatIsPrunedIsNotAtHand(t *testing.T) {
+	s := opened(t, newTrial(), Options{})
+	young := func(n int) []*store.Job { return endAt(t, s, noon, slices.Repeat([]string{"p"}, n)...) }
+	jobs := young(1)
+	for s.jobCache.old[idOf(t, jobs[0])] == nil {
+		young(generation / 8)
+	}
+	jobs = append(jobs, young(1)...)
+	for _, j := range jobs {
+		if s.jobCache.get(idOf(t, j)) == nil {
+			t.Fatal("a job is not at hand")
+		}
+	}
+	later := noon.Add(time.Hour)
+	prune(t, s, store.Retention{EndedBefore: later}, later)
+	for _, j := range jobs {
+		if _, err := s.Job(t.Context(), j.ID); !errors.Is(err, harp.ErrPruned) {
+			t.Errorf("a job that was deleted: %v", err)
+		}
+	}
+}
+
+func idOf(t *testing.T, j *store.Job) id {
+	t.Helper()
+	i, ok := parseID(j.ID)
+	if !ok {
+		t.Fatal(j.ID)
+	}
+	return i
 }
