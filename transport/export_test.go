@@ -105,3 +105,13 @@ func Known(b *Budget) int {
 
 // IdentityReceived is how much that was not taken an identity may have.
 const IdentityReceived = maxIdentityReceived
+
+// OfIdentities is how much of what has come, and was not taken, counts for identities.
+func OfIdentities(b *Budget) (n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.peers {
+		n += p.received.used.Load()
+	}
+	return n
+}

@@ -537,3 +537,25 @@ func TestReservedAndGivenUp(t *testing.T) {
 		}
 	})
 }
+
+// TestABodyThatWasTakenCostsNothing: what was paid for a long body that came with its frame is given back when the frame is with its
+// exchange, and not only when the next such body comes.
+func TestABodyThatWasTakenCostsNothing(t *testing.T) {
+	eachWiring(t, func(t *testing.T, w wiring) {
+		b := transport.NewBudget()
+		o := transport.Options{Budget: b, MaxFrame: func(transport.Type) int { return 32 << 10 }}
+		h := w.hostileOpener(t, o, func(x *transport.Exchange, _ transport.Frame) {
+			if err := x.Send(1, true, nil); err != nil {
+				t.Error(err)
+			}
+		})
+		long := append([]byte{0xc5, 20 << 2, 0}, make([]byte, 20<<10)...) // msgpack
+		for _, body := range [][]byte{long, nil} { // behind the second the first has been dealt with
+			write(h.main, frame(transport.Frame{Type: 1, Exchange: h.next(), End: true, Body: body}))
+			h.read(t)
+		}
+		if n := transport.OfIdentities(b); n != 0 {
+			t.Errorf("%d bytes count for identities", n)
+		}
+	})
+}
