@@ -53,8 +53,8 @@ type session struct {
 // ctx: then it takes no more calls, interrupts what this scope still runs when its grace is
 // over, and closes the session when that has ended and was told. It reports whether the session was open for calls.
 func (a *Agent) converse(ctx context.Context, conn *transport.Conn, st *scope) (opened bool, err error) {
-	hear, refusal := a.sessions.beginSession(conn.Peer())
-	if !hear {
+	counted, refusal := a.sessions.beginSession(conn.Peer())
+	if !counted {
 		return false, refusal
 	}
 	defer a.sessions.endSession(conn.Peer(), refusal)

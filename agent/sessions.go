@@ -24,9 +24,9 @@ type sessionCount struct {
 	of   map[string]int // by identity
 }
 
-// beginSession counts a session. One that is refused is counted too while hear is true: then its peer, a direct
+// beginSession counts a session. One that is refused may be counted, too: then its peer, a direct
 // caller, is to be told. What was counted is to be ended. Errors: harp.ErrRefused.
-func (c *sessionCounts) beginSession(p transport.Peer) (hear bool, err error) {
+func (c *sessionCounts) beginSession(p transport.Peer) (counted bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	who := p.Identity.String()

@@ -53,12 +53,12 @@ func (c *DirectCall) handleFrame(f transport.Frame) error {
 	return fmt.Errorf("frame type %d in a direct call", f.Type)
 }
 
-func handleMessage[W any](body []byte, hear func(W) error) error {
+func handleMessage[W any](body []byte, handle func(W) error) error {
 	var w W
 	if err := wire.DecodeBody(body, &w); err != nil {
 		return err
 	}
-	return hear(w)
+	return handle(w)
 }
 
 func (c *DirectCall) handleRecords(body []byte) (due bool, err error) {

@@ -498,15 +498,15 @@ func (d *Dispatcher) failure() error {
 func (d *Dispatcher) serveConn(ctx context.Context, conn *transport.Conn) {
 	peer := conn.Peer()
 	who := harp.Principal{Kind: string(peer.Identity.Role), Name: peer.Identity.Name, Auth: "certificate"}
-	hear, err := d.principals.beginSession(who)
-	if hear {
+	counted, err := d.principals.beginSession(who)
+	if counted {
 		defer d.principals.endSession(who, err)
 	}
 	if err != nil {
 		d.repeated.Warn(who.Kind+" "+who.Name, "session refused", "peer", peer.Identity.String(), "addr", peer.Addr, "err", err)
 	}
 	switch {
-	case !hear, err != nil && peer.Protocol == transport.ProtocolAgent:
+	case !counted, err != nil && peer.Protocol == transport.ProtocolAgent:
 		_ = conn.Close() // it is refused in any case
 	case peer.Protocol == transport.ProtocolAgent:
 		err = d.serveAgent(ctx, conn)

@@ -158,9 +158,9 @@ func (ps *principals) forgetIdleLocked() {
 	}
 }
 
-// beginSession counts a session. One that is refused is counted too while hear is true: then its peer is
+// beginSession counts a session. One that is refused may be counted, too: then its peer is
 // to be told. What was counted is to be ended. Errors: harp.ErrRefused.
-func (ps *principals) beginSession(who harp.Principal) (hear bool, err error) {
+func (ps *principals) beginSession(who harp.Principal) (counted bool, err error) {
 	most, all := ps.most.Sessions, &ps.callers
 	if who.Kind == agentKind {
 		most, all = agentSessions, &ps.agents

@@ -33,27 +33,27 @@ func (s *session) startProbe() *probe {
 	if s.closing {
 		return nil
 	}
-	p := &probe{s: s, q: s.question, asked: time.Now()}
+	p := &probe{s: s, q: s.ping, asked: time.Now()}
 	if p.q == nil {
 		p.q = &pendingPing{answered: make(chan struct{})}
-		s.question = p.q
-		s.attempts.Go(func() { // who is not there may not take the question either
+		s.ping = p.q
+		s.attempts.Go(func() { // who is not there may not take the frame either
 			_ = s.control.Send(wire.TypeForget, false, wire.Encode(wire.Forget{Last: true}))
 		})
 	}
 	return p
 }
 
-// noteReady answers the question that the agent was asked.
+// noteReady tells who waits that the agent has answered.
 func (s *session) noteReady() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.question == nil {
+	if s.ping == nil {
 		return
 	}
-	s.question.at = time.Now()
-	close(s.question.answered)
-	s.question = nil
+	s.ping.at = time.Now()
+	close(s.ping.answered)
+	s.ping = nil
 }
 
 // await waits for the agent until ctx ends, and returns how long it took to answer. An answer that has come counts

@@ -49,12 +49,12 @@ type session struct {
 	controlLoop sync.WaitGroup // the goroutine that reads the control exchange
 	starts      starts
 
-	mu       sync.Mutex    // guards what follows
-	closing  bool          // takes no more attempts
-	beat     time.Duration // interval of its heartbeat
-	asked    time.Duration // another one, that the agent was told and has not answered; 0: none
-	question *pendingPing  // whether it is there, that the agent was asked and has not answered; nil: none
-	live     map[string]*attempt
+	mu      sync.Mutex    // guards what follows
+	closing bool          // takes no more attempts
+	beat    time.Duration // interval of its heartbeat
+	asked   time.Duration // another one, that the agent was told and has not answered; 0: none
+	ping    *pendingPing  // whether it is there, that the agent was asked and has not answered; nil: none
+	live    map[string]*attempt
 }
 
 // errReplaced ends a session whose agent has connected anew.
