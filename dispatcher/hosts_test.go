@@ -153,3 +153,18 @@ func TestTheStatusOfAHost(t *testing.T) {
 		t.Errorf("out of the registry it is %+v", s)
 	}
 }
+
+// A sign that an attempt has begun is none of the next one: taken for that, an attempt that never started would be proof that its
+// agent's journal is gone.
+func TestASignOfAnEarlierAttempt(t *testing.T) {
+	var h host
+	first, second := &store.Job{ID: "job", Life: store.Life{Attempt: 1}}, &store.Job{ID: "job", Life: store.Life{Attempt: 2}}
+	h.noteBegun(first)
+	if !h.hasBegun(first) || h.hasBegun(second) {
+		t.Errorf("after the first began: the first %t, the second %t", h.hasBegun(first), h.hasBegun(second))
+	}
+	h.noteBegun(second)
+	if h.hasBegun(first) || !h.hasBegun(second) {
+		t.Errorf("after the second began: the first %t, the second %t", h.hasBegun(first), h.hasBegun(second))
+	}
+}
