@@ -209,7 +209,7 @@ func (v Verdict) Left() time.Duration {
 	return max(end.Sub(v.At)-Margin, 0)
 }
 
-// maxShortGaps is how many times between windows, in each of which nothing starts, are looked at for an end of a verdict.
+// maxShortGaps is how many times between windows, in each of which nothing starts, are looked at for the end of a verdict: behind them it is not known.
 const maxShortGaps = 100
 
 // JudgeStart is Judge for what is to start at a moment: where it is too late for that before something keeps it back, it says
@@ -225,14 +225,15 @@ func (g Gate) JudgeStart(s Start, at time.Time) Verdict {
 	}
 	for range maxShortGaps {
 		if v.Until.IsZero() {
-			break
+			return v
 		}
 		gap := g.Judge(s, v.Until)
 		if !gap.May() || gap.Left() > 0 || gap.Until.IsZero() {
-			break
+			return v
 		}
 		v.Until = g.Judge(s, gap.Until).Until
 	}
+	v.Until = time.Time{}
 	return v
 }
 

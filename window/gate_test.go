@@ -346,13 +346,13 @@ func TestHeldUntilTheEndOfWindowsWithAMomentBetween(t *testing.T) {
 			t.Errorf("%+v at second %d: held until %v, want second %d", test.windows, test.at, v.Until, test.until)
 		}
 	}
-	var many spans // the gaps of a day cost no more than those of a minute
+	var many spans // so many are not looked at
 	for n := range 5_000 {
 		many = append(many, [2]int{2 * n, 2*n + 1})
 	}
 	w := window.Window{Source: many}.Expand(second(0), second(20_000))
 	v := window.NewGate(second(0), second(20_000), []*window.Expanded{w}, nil).JudgeStart(window.Start{}, second(0))
-	if v.May() || !v.Until.After(second(100)) || v.Until.After(second(1_000)) {
+	if v.May() || !v.Until.IsZero() {
 		t.Errorf("of 5,000 spans it is held until %v", v.Until)
 	}
 }
