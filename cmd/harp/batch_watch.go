@@ -198,6 +198,7 @@ func (w *batchWatch) goOn(ctx context.Context) (over bool, err error) {
 		return true, nil
 	}
 	w.progress.clear()
+	since := w.status.Since
 	ended := w.status.Wave - 1 // paused, the batch is in the wave that is to be approved
 	question := fmt.Sprintf("Wave %d of %d is over: %s. Go on?", ended, w.status.Waves, memberText(w.status))
 	err = c.ask(ctx, question, "the batch stays paused")
@@ -207,6 +208,9 @@ func (w *batchWatch) goOn(ctx context.Context) (over bool, err error) {
 		return true, nil
 	case err != nil:
 		return false, err
+	}
+	if err := w.ask(ctx); err != nil || !w.status.Since.Equal(since) {
+		return false, err // somebody else has answered, and the next wave is another question
 	}
 	if err := w.batch.Resume(ctx); err != nil && !errors.Is(err, harp.ErrConflict) { // somebody cancelled it meanwhile
 		return false, err

@@ -326,6 +326,44 @@ func TestWavesAreApproved(t *testing.T) {
 	}
 }
 
+// An answer is about the wave that was asked about: not about the next one, which is over by then as somebody else approved it.
+func TestAnAnswerApprovesOneWave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, 7)
+		all := f.batches
+		f.batches.log, f.batches.more = all.log[:2:2], make(chan harp.HostRecord)
+		f.batches.changed = func() { close(f.batches.more) }
+		answered := false
+		f.batches.status = func(int) harp.BatchStatus {
+			s := all.status(1)
+			if len(f.batches.changes) > 0 {
+				return s
+			}
+			s.State, s.Reason, s.Wave, s.Waves, s.Since = harp.BatchPaused, harp.BatchReasonWave, 2, 3, noon
+			s.Counts = map[harp.State]int{harp.StateSucceeded: 2, harp.StateQueued: 5}
+			if answered {
+				s.Wave, s.Since = 3, noon.Add(time.Minute)
+			}
+			return s
+		}
+		got := runBatch(t, f, func(c *cli) {
+			c.inTerminal, c.errTerminal = true, true
+			c.stdin = io.MultiReader(readerFunc(func() { answered = true }), strings.NewReader("y\nn\n"))
+		}, "-y --rolling 1,2 --approve")
+		if got.code != exitWaited || len(f.batches.changes) > 0 || strings.Count(got.stderr, "Go on?") != 2 || !strings.Contains(got.stderr, "Wave 2 of 3 is over") {
+			t.Errorf("got %+v and %d changes", got, len(f.batches.changes))
+		}
+	})
+}
+
+// readerFunc does something when it is read, and is at its end.
+type readerFunc func()
+
+func (f readerFunc) Read([]byte) (int, error) {
+	f()
+	return 0, io.EOF
+}
+
 // On a terminal one line is repainted, at most ten times a second; what failed stands above it.
 func TestProgressOnATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
