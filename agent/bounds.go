@@ -20,9 +20,6 @@ const (
 	// dispatcher takes 8 MiB: they are half of that.
 	maxHeld = 30_000
 
-	// maxUnderWay is how many attempts a dispatcher has under way on one host at most: a greater limits.attempts is refused.
-	maxUnderWay = 4096
-
 	// maxCallBytes is how many bytes the requests of attempts may have that are there at a time; one that has
 	// more may be there alone.
 	maxCallBytes = 32 << 20

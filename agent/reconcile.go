@@ -406,6 +406,9 @@ func (a *Agent) oldestWholeLocked(j *journal.Journal) (whole journal.Held, is bo
 	return whole, is
 }
 
+// maxUnderWay is how many attempts a dispatcher has under way on one host at most: it refuses a greater limits.attempts.
+const maxUnderWay = 4096
+
 // pastUnknownLocked returns of the attempts that are kept until the space is needed those that ended first of one store, beyond
 // what its dispatcher may have under way: it knows how they ended.
 func (a *Agent) pastUnknownLocked(j *journal.Journal) []journal.Key {
