@@ -154,6 +154,21 @@ func TestStdinNobodyReads(t *testing.T) {
 	})
 }
 
+// TestStdinIsHeldByWhatIsLeftRunning checks that a command ends though what it leaves running has its input open, and does not read it.
+func TestStdinIsHeldByWhatIsLeftRunning(t *testing.T) {
+	wirings(t, func(t *testing.T, o supervisor.Options) {
+		spec := shell("exec 3<&0; sleep 5 >&- 2>&- & exit 0") // 3, as a shell gives what it does not wait for another stdin
+		spec.Stdin, spec.Leave = make([]byte, 1<<20), true
+		began := time.Now()
+		if e := follow(t, start(t, o, spec), 0).end; !e.OK {
+			t.Errorf("the end is %+v", e)
+		}
+		if took := time.Since(began); took >= 5*time.Second {
+			t.Errorf("it ended with what it left running, after %v", took)
+		}
+	})
+}
+
 func TestStop(t *testing.T) {
 	wirings(t, func(t *testing.T, o supervisor.Options) {
 		h := start(t, o, shell("trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.1; done"))
