@@ -175,12 +175,17 @@ func (s *service) JobResults(ctx context.Context, ids []string) ([]harp.JobResul
 			return nil, &harp.FieldError{Field: "ids", Message: fmt.Sprintf("must be 1 to %d", harp.MaxWaited)}
 		}
 		ended := make(chan struct{}, 1)
-		watched := make([]*watcher, len(ids))
-		for i, id := range ids {
-			watched[i] = s.d.watchers.acquire(id)
-			defer s.d.watchers.release(watched[i])
-			watched[i].wakeAtEnd(ended)
-			defer watched[i].forgetAtEnd(ended)
+		watched := make([]*watcher, 0, len(ids))
+		defer func() { // one for all: one for each would take more memory than all else of a request that waits
+			for _, w := range watched {
+				w.forgetAtEnd(ended)
+				s.d.watchers.release(w)
+			}
+		}()
+		for _, id := range ids {
+			w := s.d.watchers.acquire(id)
+			watched = append(watched, w)
+			w.wakeAtEnd(ended)
 		}
 		for ask := ids; ; {
 			if len(ask) > 0 {

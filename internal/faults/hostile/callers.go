@@ -47,6 +47,7 @@ var liesOfCallers = toDispatcher(caller, []lie{
 	{name: "waiters for results", tell: tellWaiters(typeResult)},
 	{name: "waiters for records", tell: tellWaiters(typePull)},
 	{name: "waiters for events", tell: tellWaiters(typeEvents)},
+	{name: "waiters for the results of many jobs", tell: tellWaitersForMany},
 	{name: "waiters of many callers", tell: tellWaitersOfMany},
 	{name: "waiters that come and go", tell: tellGoingWaiters},
 	{name: "jobs that there are not", tell: tellNoJobs},

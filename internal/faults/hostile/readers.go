@@ -169,6 +169,42 @@ func tellWaitersOfMany(t *teller) error {
 	return t.hold()
 }
 
+// tellWaitersForMany lets several callers wait for as many jobs in each request as there may be, as often as can be.
+func tellWaitersForMany(t *teller) error {
+	p, err := t.callerSession()
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	var ids list
+	for range t.many(100, 1000) {
+		id := newID()
+		f, err := p.ask(typeSubmit, submission(t.waitingCall(id, object{})))
+		if err != nil {
+			return err
+		}
+		if f.kind != typeReply {
+			break // there is a quota
+		}
+		ids = append(ids, id)
+	}
+	question := encode(object{"ids", ids})
+	for i := range 3 {
+		q, err := t.callerNamed(fmt.Sprint("liar", i))
+		if err != nil {
+			return err
+		}
+		t.work.Go(func() {
+			for range 4000 {
+				if q.sayBytes(frameBytes(q.nextExchange(), typeResults, endFlag, question)) != nil {
+					return
+				}
+			}
+		})
+	}
+	return t.hold()
+}
+
 // tellGoingWaiters waits in sessions that are gone at once.
 func tellGoingWaiters(t *teller) error {
 	job, err := t.waitingJob()
