@@ -550,7 +550,7 @@ func TestABodyThatWasTakenCostsNothing(t *testing.T) {
 			}
 		})
 		long := append([]byte{0xc5, 20 << 2, 0}, make([]byte, 20<<10)...) // msgpack
-		for _, body := range [][]byte{long, nil} { // behind the second the first has been dealt with
+		for _, body := range [][]byte{long, nil} {                        // behind the second the first has been dealt with
 			write(h.main, frame(transport.Frame{Type: 1, Exchange: h.next(), End: true, Body: body}))
 			h.read(t)
 		}
