@@ -358,7 +358,7 @@ func (r *randomWindows) end() {
 		if err != nil {
 			r.fatal("%v", err)
 		}
-		if err := r.sys.caller.Maintenance().Delete(ctx, w.Window.Name); err != nil {
+		if err := r.sys.caller.Maintenance().Delete(ctx, w.Name); err != nil {
 			r.fatal("%v", err)
 		}
 	}
