@@ -380,6 +380,7 @@ func (a *Agent) makeRoom(err error) bool {
 		of := a.unknown[whole.Key]
 		of.reduced = true
 		a.unknown[whole.Key] = of
+		a.dropRest(whole.Key)
 		return reduce(j, whole) == nil
 	}
 	past := a.pastUnknownLocked(j)
@@ -388,9 +389,18 @@ func (a *Agent) makeRoom(err error) bool {
 	}
 	for _, k := range past {
 		delete(a.unknown, k)
+		a.dropRest(k)
 	}
 	a.repeated.Warn("", "attempts of another dispatcher are forgotten: their places are needed", "attempts", len(past))
 	return j.Forget(past...) == nil
+}
+
+// dropRest drops what an attempt has in memory as the journal had no room for it, now that nothing else is kept of it.
+func (a *Agent) dropRest(k journal.Key) {
+	if at := a.attempts.find(key{job: k.Job, number: k.Attempt}); at != nil {
+		at.left.fire()
+		time.AfterFunc(0, at.leave) // not now: who asks for room has locked another one
+	}
 }
 
 // oldestWholeLocked returns of the attempts that are kept until the space is needed, and were not reduced, the one that ended first.
@@ -399,8 +409,8 @@ func (a *Agent) oldestWholeLocked(j *journal.Journal) (whole journal.Held, is bo
 		if of.reduced || is && !of.ended.Before(a.unknown[whole.Key].ended) {
 			continue
 		}
-		if h, held := j.Get(k); held && h.State == journal.Ended {
-			whole, is = h, true
+		if h, held := j.Get(k); held && (h.State == journal.Ended || a.attempts.find(key{job: k.Job, number: k.Attempt}) == nil) {
+			whole, is = h, true // it has come to its end, or ended with its agent
 		}
 	}
 	return whole, is

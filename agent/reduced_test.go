@@ -140,3 +140,78 @@ func TestReducedKeepsNobodyFromEnding(t *testing.T) {
 		r.wait()
 	})
 }
+
+// TestReducedThoughTheJournalHadNoRoomForAllOfIt checks that an attempt of which a part is in memory only, as its journal was full, is
+// reduced as a whole when the space is needed: its own dispatcher is told that it has gone, and does not wait for its records.
+func TestReducedThoughTheJournalHadNoRoomForAllOfIt(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		m := newMachine(t, p, func(a *agent.Agent) {
+			newCounter().offer(a)
+			agent.HandleStream(a, harp.NewStreamProc[none, []byte, int]("flood"), func(_ context.Context, _ none, emit func([]byte) error) (int, error) {
+				for range 300 {
+					if err := emit(make([]byte, 1000)); err != nil {
+						return 0, err
+					}
+				}
+				return 0, nil
+			})
+		}, agent.Limits{MaxJournal: 200_000})
+		x := m.peer.call("flood", nil).accepted()
+		time.Sleep(time.Minute)
+		m.belongsTo("other")
+		m.checkHeld(x, wire.HeldEnded, 300)
+		m.peer.forget(m.peer.held...)
+		calls := []*exchange{m.peer.call("count", nil)}
+		for !calls[len(calls)-1].isNotNow() {
+			calls = append(calls, m.peer.call("count", nil))
+		}
+		time.Sleep(time.Second)
+		m.belongsTo("store")
+		if !m.holdsGone(x) || m.agent.Counted() > 1<<16 {
+			t.Errorf("%d attempts are held, %d bytes are in memory", len(m.peer.held), m.agent.Counted())
+		}
+		m.peer.resume(x.id, 10).gone()
+		m.peer.forget(wire.HeldAttempt{Job: x.id, Attempt: 1})
+		synctest.Wait()
+		if m.agent.Holds(x.id) {
+			t.Error("its own dispatcher has forgotten it, and it is kept")
+		}
+	})
+}
+
+// TestReducedOfWhatEndedWithItsAgent checks that what an attempt has left that ended with its agent makes room for another dispatcher's
+// calls when the space is needed, as that of one which came to its end.
+func TestReducedOfWhatEndedWithItsAgent(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		c := newCounter()
+		m := newMachine(t, p, func(a *agent.Agent) {
+			c.offer(a)
+			agent.HandleStream(a, harp.NewStreamProc[none, []byte, int]("flood"), func(ctx context.Context, _ none, emit func([]byte) error) (int, error) {
+				for range 30 {
+					if err := emit(make([]byte, 1000)); err != nil {
+						return 0, err
+					}
+				}
+				<-ctx.Done()
+				return 0, context.Cause(ctx)
+			})
+		}, agent.Limits{MaxJournal: 40_000})
+		x := m.peer.call("flood", nil).accepted()
+		time.Sleep(time.Second)
+		m.crash()
+		m.checkHeld(x, wire.HeldGone, 30)
+		m.belongsTo("other")
+		m.peer.forget(m.peer.held...)
+		for range 20 {
+			if m.peer.call("count", nil).isNotNow() {
+				t.Fatal("a call is not taken")
+			}
+		}
+		time.Sleep(time.Second)
+		m.belongsTo("store")
+		if !m.holdsGone(x) {
+			t.Errorf("held %+v", m.peer.held)
+		}
+		m.peer.resume(x.id, 30).gone()
+	})
+}
