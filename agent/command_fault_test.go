@@ -4,6 +4,8 @@ package agent_test
 
 import (
 	"context"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -283,6 +285,24 @@ func TestForgottenCommandIsAskedForAgain(t *testing.T) {
 		if r.Truncated == 0 {
 			t.Errorf("a record that nobody kept is %+v", r)
 		}
+	}
+}
+
+// A RESUME from behind all that a command has printed is none, and takes nothing of what it prints next.
+func TestResumeFromBehindWhatACommandHasPrinted(t *testing.T) {
+	c := newFaulty(t, t.TempDir(), nil)
+	path, w := pipe(t)
+	x := c.peer.call("counted", harp.Args{"pipe": path}).accepted()
+	for next := int64(0); next < 100; {
+		next += int64(len(expect[wire.Records](x, wire.TypeRecords).Records))
+		x.ack(next)
+	}
+	if _, err := c.peer.resume(x.id, 101).x.Receive(t.Context()); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("it is answered with %v", err)
+	}
+	tell(t, w, "one\ntwo\nend\n")
+	if end, records := x.endedFrom(100); end.Gone || linesOf(t, records, "stdout") != "one|two|end" {
+		t.Errorf("it ended with %+v after %d records", end, len(records))
 	}
 }
 

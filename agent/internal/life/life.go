@@ -58,6 +58,7 @@ const (
 // Attempt is one execution of a procedure. It changes only through [Attempt.Next].
 type Attempt struct {
 	home     Home
+	recalled bool // an agent before this one began it, and may have told more than its journal has
 	phase    Phase
 	started  int64
 	audience audience
@@ -100,7 +101,7 @@ type Past struct {
 
 // Recall is an attempt of which a journal says what it was.
 func Recall(p Past) Attempt {
-	a := Attempt{home: p.Home, phase: p.Phase, started: p.Started, stopping: p.Stopping, stopped: p.Stopping != nil, lacks: p.Lacks}
+	a := Attempt{home: p.Home, recalled: true, phase: p.Phase, started: p.Started, stopping: p.Stopping, stopped: p.Stopping != nil, lacks: p.Lacks}
 	a.outbox = outbox{window: wire.MinWindow, acked: p.Acked, first: p.Records}
 	a.spool = spool{on: !p.Alone, bare: p.Bare}
 	a.spool.handed = Progress{Next: p.Records, Stop: p.Stopping != nil, End: a.HasEnded()}

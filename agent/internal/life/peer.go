@@ -74,7 +74,7 @@ func (a *Attempt) handlePeer(e *Event, f *Effect) {
 }
 
 // attach makes a peer the one that is told. It fails if there are not as many records. What
-// ended with its process may have told more than was journalled; one that asks for what another
+// an agent before this one began may have told more than was journalled; one that asks for what another
 // dispatcher has acknowledged, or nobody wanted, is told that it was dropped.
 func (a *Attempt) attach(e *Event, f *Effect) {
 	from := e.Next
@@ -84,7 +84,7 @@ func (a *Attempt) attach(e *Event, f *Effect) {
 	if a.audience == awaited {
 		a.audience = away
 	}
-	if from > a.outbox.next() && a.home == Here {
+	if from > a.outbox.next() && !a.recalled {
 		f.Away, f.Leave = true, a.isReleasable()
 		return
 	}
