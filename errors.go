@@ -215,7 +215,8 @@ func (e *HostError) Unwrap() error { return e.Err }
 // CallError is what Host.Call returns when the submission may have reached the
 // dispatcher and no answer came. It is [ErrUnavailable]; [RanOf] answers
 // [MayHaveRun]. Calling again with the same id, harp.JobID(e.JobID), is safe: it
-// is the same job.
+// is the same job. It is not if the dispatcher has been restored from a backup meanwhile, or another one has its
+// address: what it has not heard of it starts.
 type CallError struct {
 	JobID string
 	Err   error

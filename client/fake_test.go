@@ -30,6 +30,7 @@ type desk struct {
 	waiting       int           // requests that wait for something to happen
 	changed       chan struct{} // closed when asked or waiting has changed
 	pageSize      int           // records or jobs a page; 0: all
+	store         string        // its id
 	order         []string
 	hosts         []harp.HostStatus
 	procs         []harp.ProcedureDoc
@@ -54,7 +55,7 @@ func newFake() *fake {
 }
 
 func newDesk() *desk {
-	return &desk{jobs: map[string]*fakeJob{}, asked: map[string]int{}, fail: map[string]error{}, holds: map[string]chan struct{}{}}
+	return &desk{store: "s", jobs: map[string]*fakeJob{}, asked: map[string]int{}, fail: map[string]error{}, holds: map[string]chan struct{}{}}
 }
 
 // service returns one more Service over the same jobs.
@@ -96,6 +97,13 @@ func (d *desk) failing(method string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fail[method] = err
+}
+
+// setStore makes what follows the answers of a dispatcher with another store.
+func (d *desk) setStore(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.store = id
 }
 
 // holding makes a method wait until the returned function is called.
@@ -230,7 +238,9 @@ func (f *fake) Close() error {
 
 func (f *fake) Ping(ctx context.Context) (harp.ServerInfo, error) {
 	err := f.enter(ctx, "Ping")
-	return harp.ServerInfo{Software: "fake/1", Protocol: 1, Store: "s", Time: time.Unix(5, 0).UTC()}, err
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return harp.ServerInfo{Software: "fake/1", Protocol: 1, Store: f.store, Time: time.Unix(5, 0).UTC()}, err
 }
 
 func (f *fake) Submit(ctx context.Context, calls []harp.Submission) (done []harp.Submitted, _ error) {

@@ -19,7 +19,7 @@ import (
 // remote is a dispatcher elsewhere: a Service whose requests travel over a session.
 // All of them can be asked again, and are when a session or an exchange was lost before
 // the answer came. Those that would do something else the second time carry an id, so that
-// they are done once.
+// they are done once; a store that has not heard of it would start anew what they start, and is not asked.
 type remote struct{ reconnector *reconnector }
 
 var _ harp.Service = (*remote)(nil)
@@ -41,10 +41,20 @@ type request struct {
 	waits bool // for something to happen: only its ctx ends it
 }
 
+// starts reports whether the request may start something, which it does once in each store.
+func (q request) starts() bool {
+	switch q.kind {
+	case wire.TypeSubmit, wire.TypeTrigger, wire.TypeBackfill:
+		return true
+	}
+	return false
+}
+
 // response is what became of a request.
 type response struct {
 	body     []byte // of the reply
 	sent     int    // how often it may have reached the dispatcher
+	store    string // of the dispatcher it was sent to last
 	answered bool   // the last time it was answered, also by an error
 	err      error  // the dispatcher's answer, or why there is none
 }
@@ -59,6 +69,10 @@ func (r *remote) do(ctx context.Context, q request) response {
 	for {
 		var s *session
 		if s, out.err = r.reconnector.awaitSession(ctx, r.patience(q)); out.err != nil {
+			return out
+		}
+		if out.sent > 0 && q.starts() && s.welcome.Store != out.store {
+			out.err = r.reconnector.dialer.hostError("read", harp.ErrUnavailable, errOtherStore)
 			return out
 		}
 		s.doOnce(ctx, q, &out)
@@ -80,6 +94,9 @@ func (r *remote) do(ctx context.Context, q request) response {
 		}
 	}
 }
+
+// errOtherStore is why a request is not sent again: the dispatcher has been restored from a backup, or is another one.
+var errOtherStore = errors.New("the dispatcher has another store now, which may not know of the request")
 
 // patience is how long a request waits for a session.
 func (r *remote) patience(q request) time.Duration {
@@ -124,6 +141,7 @@ func (s *session) doOnce(ctx context.Context, q request, out *response) {
 	defer x.Release()
 	defer context.AfterFunc(ctx, x.Release)() // ends a Send that waits
 	out.sent++
+	out.store = s.welcome.Store
 	var f transport.Frame
 	if out.err = x.Send(q.kind, true, q.body); out.err == nil {
 		f, out.err = x.Receive(ctx)

@@ -174,6 +174,58 @@ func TestResubmitAfterRestart(t *testing.T) {
 	})
 }
 
+// TestNothingIsResubmittedToAnotherStore: what may have been started by a dispatcher is not started again by one with another
+// store, which cannot know of it: a backup was restored, or the address is another dispatcher's now. What starts nothing is asked again.
+func TestNothingIsResubmittedToAnotherStore(t *testing.T) {
+	for _, c := range []struct {
+		method string
+		runs   bool
+		ask    func(ctx context.Context, caller *harp.Caller) error
+	}{
+		{"Submit", true, func(ctx context.Context, caller *harp.Caller) error {
+			_, err := caller.Host("web01").Call(ctx, "p", nil)
+			return err
+		}},
+		{"TriggerSchedule", true, func(ctx context.Context, caller *harp.Caller) error {
+			_, err := caller.Schedules().Trigger(ctx, "nightly")
+			return err
+		}},
+		{"BackfillSchedule", true, func(ctx context.Context, caller *harp.Caller) error {
+			_, err := caller.Schedules().Backfill(ctx, "nightly", time.Unix(0, 0), time.Unix(3600, 0))
+			return err
+		}},
+		{"ListSchedules", false, func(ctx context.Context, caller *harp.Caller) error {
+			for _, err := range caller.Schedules().List(ctx) {
+				return err
+			}
+			return nil
+		}},
+	} {
+		t.Run(c.method, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, f *front) {
+				caller := f.dial()
+				defer caller.Close()
+				release := f.desk.holding(c.method)
+				go func() {
+					f.desk.until(func() bool { return f.desk.asked[c.method] == 1 })
+					f.desk.setStore("restored")
+					f.cut()
+					release()
+				}()
+				err := c.ask(t.Context(), caller)
+				switch n := f.desk.count(c.method); {
+				case !c.runs:
+					if err != nil || n != 2 {
+						t.Errorf("asked %d times: %v", n, err)
+					}
+				case n != 1 || !errors.Is(err, harp.ErrUnavailable):
+					t.Errorf("asked %d times: %v", n, err)
+				}
+			})
+		})
+	}
+}
+
 // loseThenRefuse loses the next submission, and answers it with an error when it is sent again.
 func (f *front) loseThenRefuse(err error) {
 	release := f.desk.holding("Submit")
