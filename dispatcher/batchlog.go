@@ -112,14 +112,12 @@ func (p *logPage) addEntry(ctx context.Context, e store.BatchEntry) (full bool, 
 		full, err = p.addEnd(ctx, e)
 	case store.BatchNotReached:
 		full, err = p.addUnreached(ctx, e)
+	case store.BatchGap: // of which there is nothing to tell
 	}
 	if full || err != nil {
 		return full, err
 	}
-	p.Next, p.At = e.No+1, 0
-	if e.Kind == store.BatchNotReached {
-		p.Next = e.No + uint64(e.Count) //nolint:gosec // never negative
-	}
+	p.Next, p.At = e.No+e.Numbers(), 0
 	return false, nil
 }
 

@@ -158,7 +158,7 @@ func (r *reconciliation) reconcileOther(ctx context.Context, h wire.HeldAttempt)
 	j, err := r.s.d.store.Job(ctx, h.Job)
 	switch {
 	case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned), errors.Is(err, harp.ErrInvalid),
-		err == nil && j.Host == r.s.host.name && h.Attempt > int64(j.Attempt): // it was sent behind the backup that the store was restored from
+		err == nil && j.Host == r.s.host.name && isNewer(j, h): // it was sent behind the backup that the store was restored from
 		r.events = append(r.events, harp.Event{Type: harp.EventHostForgot, Host: r.s.host.name, Job: h.Job, Attempt: int(h.Attempt), Reason: h.State})
 	case errors.Is(err, store.ErrDamaged): // its agent keeps what it has
 		r.s.d.log.Error("job cannot be read", "job", h.Job, "host", r.s.host.name, "err", err)
@@ -232,6 +232,14 @@ func (r *reconciliation) hasStarted(j *store.Job) bool {
 
 func isAlive(h wire.HeldAttempt) bool {
 	return h.State == wire.HeldAlive || h.State == wire.HeldStopping
+}
+
+// isNewer reports whether an agent holds an attempt that its job had not sent when it ended: a later one, or the last, which had
+// not started then and keeps its number when it is sent again.
+func isNewer(j *store.Job, h wire.HeldAttempt) bool {
+	n := len(j.Attempts)
+	wasNotStarted := n > 0 && h.Attempt == int64(j.Attempt) && j.Attempts[n-1].Outcome == string(store.NotNow)
+	return h.Attempt > int64(j.Attempt) || wasNotStarted && h.State != wire.HeldWithdrawn
 }
 
 // wasGivenUp reports whether the job ended without its agent's word about this

@@ -2,11 +2,13 @@ package harptest_test
 
 import (
 	"bytes"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/harptest"
 )
@@ -121,6 +123,105 @@ func TestAttemptsSinceABackupAreNamed(t *testing.T) {
 		}
 		if n := len(p.witness.Of(second.ID())); n != 1 {
 			t.Errorf("it ran %d times", n)
+		}
+	})
+}
+
+// TestAnAttemptWithTheNumberOfOneThatWasNotStartedIsNamed: an attempt that its agent had been too busy for when the backup was made
+// keeps its number when it is sent again. What the agent then holds of it is named in the feed, too.
+func TestAnAttemptWithTheNumberOfOneThatWasNotStartedIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &player{t: t}
+		sys := harptest.New(t, harptest.Options{
+			Agents: []string{"web01"}, Register: p.register, Dispatcher: dispatcher.Config{Heartbeat: time.Second},
+			Agent: func(cfg *agent.Config) { cfg.Limits.MaxAttempts = 1 },
+		})
+		var job *harp.Job
+		for range 2 {
+			var err error
+			if job, err = sys.Caller().Host("web01").Call(t.Context(), procOnce, work{Time: 10 * time.Second}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(500 * time.Millisecond) // less than it is put off
+		}
+		s, err := job.Status(t.Context())
+		if err != nil || s.State != harp.StateQueued || s.Reason != harp.ReasonAgentBusy || s.Attempt != 1 {
+			t.Fatalf("it is %s (%s), attempt %d, %v", s.State, s.Reason, s.Attempt, err)
+		}
+		var saved bytes.Buffer
+		if err := sys.Embedded().Backup(t.Context(), &saved); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(15 * time.Second) // it runs
+		sys.CrashDispatcher()
+		sys.RestoreDispatcher(&saved)
+		sys.StartDispatcher()
+		sys.WaitOnline("web01")
+		time.Sleep(time.Minute)
+		page, err := sys.Caller().EventsPage(t.Context(), harp.EventFilter{After: harp.EventsFromStart, Types: []string{string(harp.EventHostForgot)}}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page.Events) != 1 || page.Events[0].Job != job.ID() || page.Events[0].Attempt != 1 {
+			t.Errorf("the feed names %+v", page.Events)
+		}
+		if n := len(p.witness.Of(job.ID())); n != 1 {
+			t.Errorf("it ran %d times", n)
+		}
+	})
+}
+
+// TestFollowersOfABatchMissNothingOverARestore: whoever follows a batch was told of ends that the store which was restored knows nothing of.
+// It is told what has become of these hosts there, and of all others.
+func TestFollowersOfABatchMissNothingOverARestore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &player{t: t}
+		hosts := []string{"web01", "web02", "web03", "web04", "web05", "web06"}
+		sys := harptest.New(t, harptest.Options{Agents: hosts, Register: p.register, Dispatcher: dispatcher.Config{Heartbeat: time.Second}})
+		batch, err := sys.Caller().Target("web*").Call(t.Context(), procOnce, work{Time: 10 * time.Second, Emit: 2}, harp.Parallel(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := map[string]harp.State{}
+		var followed error
+		var following sync.WaitGroup
+		following.Go(func() {
+			for r, err := range batch.Follow(t.Context(), harp.Since(0)) {
+				if followed = err; err == nil && r.End != nil {
+					told[r.Host] = r.End.State
+				}
+			}
+		})
+		time.Sleep(15 * time.Second)
+		var saved bytes.Buffer
+		if err := sys.Embedded().Backup(t.Context(), &saved); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		sys.CrashDispatcher()
+		synctest.Wait()
+		if len(told) < 3 {
+			t.Fatalf("%d ends are told before", len(told))
+		}
+		sys.RestoreDispatcher(&saved)
+		sys.StartDispatcher()
+		following.Wait()
+		if followed != nil {
+			t.Fatal(followed)
+		}
+		for _, host := range hosts {
+			if s, err := batch.Job(host).Status(t.Context()); err != nil || s.State != told[host] {
+				t.Errorf("the member on %s is %s (%s), %v, and was told as %s last", host, s.State, s.Reason, err, told[host])
+			}
+		}
+		ends := 0
+		for r, err := range batch.Results(t.Context()) {
+			if ends++; err != nil || r.State != told[r.Host] {
+				t.Errorf("read anew the end on %s is %s, %v", r.Host, r.State, err)
+			}
+		}
+		if ends != len(hosts) {
+			t.Errorf("read anew there are %d ends", ends)
 		}
 	})
 }

@@ -196,10 +196,11 @@ const (
 	BatchMemberRecords                           // the member on the host at Index has Count more records, from First on
 	BatchNotReached                              // Count hosts from Index on will not be reached any more
 	BatchMemberSkipped                           // the host at Index was left out when its turn came
+	BatchGap                                     // Count numbers that nothing has: of what came behind the backup that the store was restored from
 )
 
 // BatchEntry is an entry of a batch's log. Entries are numbered from 0 without gaps; BatchNotReached has as
-// many numbers as hosts.
+// many numbers as hosts, and BatchGap as it says.
 type BatchEntry struct {
 	No    uint64
 	Kind  BatchEntryKind
@@ -208,6 +209,14 @@ type BatchEntry struct {
 	Step  int    // whose member it is about; 1 if the batch is no chain
 	First uint64 // the job's number of a record
 	Count int
+}
+
+// Numbers is how many numbers the entry has.
+func (e *BatchEntry) Numbers() uint64 {
+	if e.Kind == BatchNotReached || e.Kind == BatchGap {
+		return uint64(e.Count) //nolint:gosec // never negative
+	}
+	return 1
 }
 
 // BatchLog is a part of a batch's log.

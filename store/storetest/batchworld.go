@@ -143,10 +143,7 @@ func (w *world) entries(b *store.Batch, from uint64) (all []store.BatchEntry) {
 			if e.No != from {
 				w.Fatalf("entry %d comes where %d should", e.No, from)
 			}
-			from++
-			if e.Kind == store.BatchNotReached {
-				from += uint64(e.Count - 1) //nolint:gosec // never negative
-			}
+			from += e.Numbers()
 			all = append(all, e)
 		}
 		if log.Next != from {
@@ -171,7 +168,7 @@ func endsOf(entries []store.BatchEntry) (ends []int) {
 			for n := range e.Count {
 				ends = append(ends, e.Index+n)
 			}
-		case store.BatchMemberRecords:
+		case store.BatchMemberRecords, store.BatchGap:
 		}
 	}
 	return ends

@@ -46,7 +46,7 @@ func (t *tx) logEntry(b *batch, e store.BatchEntry) {
 	had := len(row.entries)
 	row.entries = appendEntry(row.entries, &e)
 	t.size += len(row.entries) - had
-	b.log += entryNumbers(&e)
+	b.log += e.Numbers()
 	c.log = b.log
 }
 
@@ -73,21 +73,13 @@ func entriesIn(snap Snapshot, item Item) ([]store.BatchEntry, error) {
 	for r.OK() && !r.Done() {
 		kind := r.Uint()
 		e := store.BatchEntry{No: no, Kind: store.BatchEntryKind(kind & (1<<stepShift - 1)), Step: 1 + int(kind>>stepShift), Index: int(r.Uint()), First: r.Uint(), Count: int(r.Uint())} //nolint:gosec // as they were written
-		no += entryNumbers(&e)
+		no += e.Numbers()
 		out = append(out, e)
 	}
 	if !r.OK() {
 		return nil, fmt.Errorf("%w under key %q", ErrDamaged, item.Key)
 	}
 	return out, nil
-}
-
-// entryNumbers is how many numbers an entry takes.
-func entryNumbers(e *store.BatchEntry) uint64 {
-	if e.Kind == store.BatchNotReached {
-		return uint64(e.Count) //nolint:gosec // never negative
-	}
-	return 1
 }
 
 // BatchLog implements store.Batches.
@@ -122,6 +114,9 @@ func (s *Store) BatchLog(_ context.Context, text string, from uint64, n int) (ou
 func nameHosts(snap Snapshot, i id, entries []store.BatchEntry) error {
 	pieces := map[int]*batch{}
 	for n := range entries {
+		if entries[n].Kind == store.BatchGap {
+			continue
+		}
 		at := entries[n].Index
 		b := pieces[at/namesMost]
 		if b == nil {
@@ -158,7 +153,7 @@ func readLog(snap Snapshot, i id, from, numbers uint64, n int, out *store.BatchL
 			return err
 		}
 		for _, e := range entries {
-			if e.No+entryNumbers(&e) <= from {
+			if e.No+e.Numbers() <= from {
 				continue
 			}
 			if len(out.Entries) == n {
@@ -171,7 +166,7 @@ func readLog(snap Snapshot, i id, from, numbers uint64, n int, out *store.BatchL
 				past := int(from - e.No) //nolint:gosec // below Count
 				e.No, e.Index, e.Count = from, e.Index+past, e.Count-past
 			}
-			out.Entries, out.Next = append(out.Entries, e), e.No+entryNumbers(&e)
+			out.Entries, out.Next = append(out.Entries, e), e.No+e.Numbers()
 		}
 	}
 	if out.Next < numbers {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -235,7 +236,7 @@ func lifeByMembers(snap Snapshot, i id, at time.Time) (*batchLifeRow, error) {
 			return life, err
 		}
 		for _, e := range entries {
-			life.Log = e.No + entryNumbers(&e)
+			life.Log = e.No + e.Numbers()
 		}
 		break
 	}
@@ -410,6 +411,9 @@ func isEmpty(e Engine) error {
 // and returns how many it lost. Those that their queue's mark has cancelled are that.
 func (s *Store) loseAll(at time.Time) (int, error) {
 	ctx := context.Background()
+	if err := s.skipNumbers(ctx); err != nil {
+		return 0, err
+	}
 	for more := true; more; {
 		err := s.do(ctx, SpaceCritical, func(t *tx) error {
 			var did store.Advanced
@@ -447,6 +451,27 @@ func (s *Store) loseAll(at time.Time) (int, error) {
 		}
 	}
 	return lost, nil
+}
+
+// restoredNumbers is more than a batch's log has got since a backup.
+const restoredNumbers = 1 << 30
+
+// skipNumbers has what comes now get numbers in the logs of batches that nothing has had since the backup: whoever has followed
+// one goes on from there, and misses none of it.
+func (s *Store) skipNumbers(ctx context.Context) error {
+	left := slices.Collect(maps.Values(s.batches))
+	for len(left) > 0 {
+		err := s.do(ctx, SpaceCritical, func(t *tx) error {
+			for ; len(left) > 0 && t.hasRoom(maxStep); left = left[1:] {
+				t.logEntry(left[0], store.BatchEntry{Kind: store.BatchGap, Count: restoredNumbers})
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // loseJobs ends what has not ended, and returns how many jobs.
