@@ -38,6 +38,7 @@ func (s *session) introduce(ctx context.Context) error {
 	s.about = s.facts(ctx) // first: the dispatcher greets one agent of a host at a time, and waits for no other
 	j := s.agent.journal.current()
 	s.greeted = time.Now()
+	defer s.agent.endPosition(s)
 	s.send(wire.TypeHello, s.hello(j))
 	w, err := s.welcomed(ctx)
 	if err != nil {
@@ -72,7 +73,7 @@ func (s *session) hello(j *journal.Journal) wire.Hello {
 		Instance: s.agent.instance,
 		BootID:   bootID(),
 		Journal:  j.ID(),
-		Position: j.Position(),
+		Position: s.agent.beginPosition(s, j),
 		Labels:   s.agent.cfg.Labels,
 	}
 }

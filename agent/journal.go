@@ -198,12 +198,34 @@ func (h *journalHandle) sync() error {
 }
 
 // withPosition is END with how far the journal is, by which a dispatcher knows that it was rolled back
-// when it is less far later.
+// when it is less far later. Beside a session that begins that is no further than its HELLO has said, which may be heard later.
 func (a *Agent) withPosition(end wire.End) wire.End {
-	if j := a.journal.current(); j != nil {
-		end.Position = j.Position()
+	j := a.journal.current()
+	if j == nil {
+		return end
+	}
+	end.Position = j.Position() // first: a HELLO from now on says no less
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, position := range a.begins {
+		end.Position = min(end.Position, position)
 	}
 	return end
+}
+
+// beginPosition is how far a journal is, which HELLO of a session is to say.
+func (a *Agent) beginPosition(s *session, j *journal.Journal) int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.begins[s] = j.Position()
+	return a.begins[s]
+}
+
+// endPosition is for a session that has begun, or will not: no other one is there any more, or its HELLO counts for nothing.
+func (a *Agent) endPosition(s *session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.begins, s)
 }
 
 // waits returns what is closed when there is another journal, and when there will be

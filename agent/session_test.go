@@ -445,3 +445,38 @@ func dial(t testing.TB, p place, l net.Listener, id transport.Identity, protocol
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }
+
+// TestEndsBesideANewSessionTellNoPositionBeyondItsHello checks that what is told over a session while another one begins does not say that
+// the journal is further than HELLO of that has said: the dispatcher would take it for one that was rolled back, and all that runs for lost.
+func TestEndsBesideANewSessionTellNoPositionBeyondItsHello(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		newCounter().offer(a)
+		l := p.listen(t, agentID)
+		run(t, func(ctx context.Context) error { return a.Serve(ctx, l) })
+		d := &dispatcher{t: t, welcome: wire.Welcome{Version: wire.Version, Store: "store", Heartbeat: int64(time.Hour)}}
+		first, err := d.meet(t.Context(), dial(t, p, l, dispatcherID, transport.ProtocolAgent))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := first.call("once", nil).accepted().end()
+		s, err := dial(t, p, l, dispatcherID, transport.ProtocolAgent).Opener(t.Context(), transport.Options{Logger: silent, MaxFrame: wire.MaxBody})
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := newPeer(t, s)
+		if err := second.hear(t.Context(), wire.TypeHello, &second.hello); err != nil {
+			t.Fatal(err)
+		}
+		beside := first.call("once", nil).accepted().end()
+		if at := second.hello.Position; at < before.Position || beside.Position > at || beside.Position < before.Position {
+			t.Errorf("END tells %d, then HELLO %d, and END beside it %d", before.Position, at, beside.Position)
+		}
+		s.Close(nil)
+		synctest.Wait()
+		if after := first.call("once", nil).accepted().end(); after.Position <= second.hello.Position {
+			t.Errorf("with that session gone END tells %d", after.Position)
+		}
+		first.session.Close(nil)
+	})
+}
