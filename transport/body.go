@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/harpcaller/harp/internal/msgpack"
 )
@@ -22,15 +20,8 @@ import (
 // it does when it has room for them: a byte on the same stream says so, for the bodies of the
 // stream in their order. It does not come with the frames, which nobody may be reading because
 // those wait that a user is to take who waits for the body to be sent.
-const (
-	// longBody is the length of the shortest body that is long.
-	longBody = 16<<10 + 1
-	// maxAnnounced is how many bodies may have been announced on a stream and not read: its
-	// window has no room for more that were written.
-	maxAnnounced = mainWindow/longBody + 2
-	// acceptTime bounds the wait for a stream that was opened before it was named.
-	acceptTime = 5 * time.Second
-)
+// longBody is the length of the shortest body that is long.
+const longBody = 16<<10 + 1
 
 // bodyReceiver is a stream on which the peer sends long bodies. The bodies' mutex guards it.
 type bodyReceiver struct {
@@ -60,15 +51,16 @@ type bodies struct {
 	readers sync.WaitGroup // of what the peer sends
 	sending chan struct{}  // as many slots as there may be streams of this side; who fills one may use one
 
-	mu      sync.Mutex // guards what follows; never held while blocked
-	room    sync.Cond  // untaken is less, or the session ends
-	free    []Stream   // of this side
-	ahead   int        // bytes that this side may send, or has sent, of bodies that were not let in
-	streams map[uint32]*bodyReceiver
-	untaken int   // bytes that were read, or are being read, and were not taken
-	coming  int   // of those, that are being read
-	begun   int64 // bytes that were, or are being, read so far
-	closed  bool
+	mu        sync.Mutex // guards what follows; never held while blocked
+	room      sync.Cond  // untaken is less, or the session ends
+	free      []Stream   // of this side
+	ahead     int        // bytes that this side may send, or has sent, of bodies that were not let in
+	streams   map[uint32]*bodyReceiver
+	announced int   // bodies that were not let in
+	untaken   int   // bytes that were read, or are being read, and were not taken
+	coming    int   // of those, that are being read
+	begun     int64 // bytes that were, or are being, read so far
+	closed    bool
 }
 
 func (b *bodies) init(s *Session) {
@@ -299,14 +291,12 @@ func (b *bodies) receiver(id uint32) (*bodyReceiver, error) {
 
 // acceptStream accepts a stream that the peer has opened.
 func (b *bodies) acceptStream() error {
-	ctx, cancel := context.WithTimeout(context.Background(), acceptTime)
-	defer cancel()
-	st, err := b.session.mux.Accept(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: a body on a stream that was not opened", ErrProtocol)
-	}
+	st, ok, err := b.session.mux.Opened() // a sender opens it before it names it
 	if err != nil {
 		return err
+	}
+	if !ok {
+		return fmt.Errorf("%w: a body on a stream that was not opened", ErrProtocol)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -322,7 +312,7 @@ func (b *bodies) awaitBody(late *lateBody) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	from := late.from
-	if len(from.announced) == maxAnnounced {
+	if b.announced++; b.announced > maxAnnounced {
 		return fmt.Errorf("%w: too many long bodies announced", ErrProtocol)
 	}
 	from.announced = append(from.announced, late)
@@ -395,6 +385,7 @@ func (b *bodies) nextLate(from *bodyReceiver) *lateBody {
 	for since := b.begun; !b.hasRoomLocked(late, since) && !b.closed; {
 		b.room.Wait()
 	}
+	b.announced--
 	b.begun += int64(late.size)
 	b.untaken += late.size
 	b.coming += late.size

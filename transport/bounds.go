@@ -41,6 +41,14 @@ const (
 	// bodies are on their way at a time. While all are in use, others wait.
 	maxBodyStreams = 64
 
+	// maxAnnounced is how many bodies of a session may have been announced and not let in. An honest sender
+	// announces the next one of a stream when the one before is let in.
+	maxAnnounced = 2 * maxBodyStreams
+
+	// maxPiece is how many bytes of a stream may come at once: yamux takes room for them when they are
+	// announced, and hands none of them on before the last.
+	maxPiece = 16 << 10
+
 	// maxAnswers is how many bytes of answers that are being made, or were not sent, a Budget
 	// has for all peers, maxIdentityAnswers for one, and maxSessionAnswers for one session.
 	maxAnswers         = 64 << 20
@@ -168,6 +176,8 @@ func Bounds() []Bound {
 		{"frames of a session", maxWaiting, bytes, "frames that were read and are not handled yet"},
 		{"window of a stream", mainWindow, bytes, "sent before it is read; allows 10 MB/s over a line with 100 ms"},
 		{"streams of a side", maxBodyStreams, "streams", "one for each long body on its way"},
+		{"announced by a session", maxAnnounced, "bodies", "long ones that are not admitted yet"},
+		{"piece of a stream", maxPiece, bytes, "written at once, held until the last of it has come"},
 		{"queued to be written", maxQueued, bytes, "frames of a session whose senders do not wait"},
 		{"control queued to be written", maxControlQueued, bytes, "frames of the control exchange, which are sent before answers"},
 		{"unread by a peer", maxUnread, bytes, "of what cannot wait; then the session is closed"},

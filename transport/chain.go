@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync/atomic"
 )
 
@@ -56,20 +57,39 @@ func verifyChain(tc *tls.Config, roots *x509.CertPool, usage x509.ExtKeyUsage, c
 	if err := checkChain(chain); err != nil {
 		return err
 	}
-	options := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{usage}}
-	if usage == x509.ExtKeyUsageServerAuth {
-		options.DNSName = tc.ServerName
-	}
+	options := x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{usage}}
 	if tc.Time != nil {
 		options.CurrentTime = tc.Time()
 	}
-	for _, cert := range chain[1:] {
-		options.Intermediates.AddCert(cert)
+	options.Intermediates = trusted(options, chain[1:])
+	if usage == x509.ExtKeyUsageServerAuth {
+		options.DNSName = tc.ServerName
 	}
 	if _, err := chain[0].Verify(options); err != nil {
 		return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
 	}
 	return nil
+}
+
+// trusted returns those of some certificates that lead to a root. What has certified only each other must not be among what
+// x509 looks for ways in: of four of these it checks some thirty signatures, for somebody who is not known.
+func trusted(options x509.VerifyOptions, certs []*x509.Certificate) *x509.CertPool {
+	options.KeyUsages = []x509.ExtKeyUsage{x509.ExtKeyUsageAny} // the leaf's is looked at
+	options.Intermediates = x509.NewCertPool()
+	left := slices.Clone(certs)
+	slices.Reverse(left) // each is to certify the one before it
+	for more := true; more; {
+		more = false
+		left = slices.DeleteFunc(left, func(cert *x509.Certificate) bool {
+			_, err := cert.Verify(options)
+			if err == nil {
+				options.Intermediates.AddCert(cert)
+				more = true
+			}
+			return err == nil
+		})
+	}
+	return options.Intermediates
 }
 
 // ownFleet is the fleet of the certificate that this side shows. It is known when that was

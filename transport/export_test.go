@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"io"
 	"net"
+	"slices"
 )
 
 // NetConn returns the connection beneath c, to break the protocol on it.
@@ -28,8 +29,15 @@ type RawStream struct{ Stream }
 
 func rawStream(st Stream, err error) (io.ReadWriter, error) { return RawStream{st}, err }
 
-// Write writes p.
-func (s RawStream) Write(p []byte) (int, error) { return len(p), s.WriteWithin(p, 0) }
+// Write writes p, in pieces as a session does.
+func (s RawStream) Write(p []byte) (int, error) {
+	for piece := range slices.Chunk(p, writeSize) {
+		if err := s.WriteWithin(piece, 0); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
 
 // Accept returns the next stream of the peer.
 func (r *Raw) Accept(ctx context.Context) (io.ReadWriter, error) { return rawStream(r.mux.Accept(ctx)) }
@@ -39,6 +47,11 @@ func (r *Raw) Close() { r.mux.Close() }
 
 // CheckChain keeps the bounds of certificates.
 func CheckChain(chain []*x509.Certificate) error { return checkChain(chain) }
+
+// Trusted returns those of some certificates that lead to a root.
+func Trusted(roots *x509.CertPool, certs []*x509.Certificate) *x509.CertPool {
+	return trusted(x509.VerifyOptions{Roots: roots}, certs)
+}
 
 // AppendFrame appends a frame as it is sent.
 func AppendFrame(b []byte, f Frame) []byte { return f.append(b) }

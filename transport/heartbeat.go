@@ -95,7 +95,10 @@ func (h *heartbeat) tick() {
 		s.failSession(fmt.Errorf("%w since %v", ErrSilent, s.Heard().UTC().Format(time.RFC3339)))
 	case instead != nil:
 		s.sendSign(instead)
-		s.rest()
+		if s.resting.CompareAndSwap(false, true) { // else yamux keeps an earlier one waiting, in the midst of what the peer sends
+			s.rest()
+			s.resting.Store(false)
+		}
 	}
 }
 

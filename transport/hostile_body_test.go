@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/harpcaller/harp/transport"
 )
@@ -85,6 +86,11 @@ func TestHostileLongBodies(t *testing.T) {
 				h.announce(1, stream, 0)
 			}
 		}},
+		"more than two for each stream that there may be": {transport.ErrProtocol, func(h *hostile, stream uint32, _ io.Writer) {
+			for range 1 + 2*64 + 1 { // of which the first is let in
+				h.announce(1, stream, 0)
+			}
+		}},
 		"of too many exchanges": {transport.ErrTooManyExchanges, func(h *hostile, stream uint32, _ io.Writer) {
 			for range 9 {
 				h.announce(h.next(), stream, 0)
@@ -117,8 +123,12 @@ func TestALongBodyOnAStreamThatIsNone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := wiring{memory: true, openerDials: true}.hostileOpener(t, transport.Options{}, await)
+				begun := time.Now()
 				h.announce(1, stream, 0)
 				h.wantDead(t, h.victim.acceptor, transport.ErrProtocol)
+				if waited := time.Since(begun); waited > 0 {
+					t.Errorf("it was waited for, for %v, while what came behind it filled a window", waited)
+				}
 			})
 		})
 	}

@@ -5,7 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"runtime"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/harpcaller/harp/transport"
 )
@@ -36,6 +39,8 @@ func TestHostileYamux(t *testing.T) {
 		{"flood of streams", floodOfStreams(65), transport.ErrProtocol},
 		{"stream opened twice", opened, transport.ErrProtocol},
 		{"stream of the wrong side", yamuxHeader(update, syn, 2, 0), transport.ErrProtocol},
+		{"more at once than may be", yamuxHeader(data, 0, 1, 16<<10+1), transport.ErrProtocol},
+		{"more of a body at once than may be", append(yamuxHeader(update, syn, 3, 0), yamuxHeader(data, 0, 3, 16<<10+1)...), transport.ErrProtocol},
 		{"more than the window", append(yamuxHeader(data, 0, 1, 5<<20), make([]byte, 5<<20)...), transport.ErrProtocol},
 		{"going away badly", yamuxHeader(away, 0, 0, 1), transport.ErrSessionClosed},
 	}
@@ -133,7 +138,48 @@ func TestStreamOpenedByTheWrongSide(t *testing.T) {
 	}
 }
 
-// yamuxFrame is a data frame of yamux.
-func yamuxFrame(stream uint32, body []byte) []byte {
-	return append(yamuxHeader(0, 0, stream, uint32(len(body))), body...)
+// TestAMessageThatNeverEnds: a peer that shows with single bytes that it is alive, in the midst of a message, costs no more the
+// longer it does so. Each heartbeat gives buffers back, and yamux has the lock of the one that the message goes to.
+func TestAMessageThatNeverEnds(t *testing.T) {
+	oc, ac := wiring{openerDials: true}.conns(t)
+	nc := transport.NetConn(oc)
+	write(nc, yamuxHeader(1, 1, 1, 0))
+	s, err := ac.Acceptor(t.Context(), quiet(transport.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = s.Serve(echo)
+	}()
+	write(nc, append(yamuxHeader(0, 0, 1, 16<<10), frame(transport.Frame{Type: 127})...))
+	s.Beat(time.Hour)
+	s.ChangeBeat(10*time.Millisecond, time.Hour)
+	var head [12]byte
+	for beats := 0; beats < 20; {
+		if _, err := io.ReadFull(nc, head[:]); err != nil {
+			t.Fatalf("the session ended: %v, %v", err, s.Err())
+		}
+		if head[1] == 0 { // data: heartbeats
+			_, _ = io.CopyN(io.Discard, nc, int64(binary.BigEndian.Uint32(head[8:])))
+			beats++
+			write(nc, []byte{0})
+		}
+	}
+	stacks := make([]byte, 4<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	if n := bytes.Count(stacks, []byte("yamux.(*Stream).Shrink(")); n > 1 {
+		t.Errorf("%d goroutines give back the buffer of one stream", n)
+	}
+	_ = nc.Close()
+	<-served
+}
+
+// yamuxFrame is data of a stream, in as many frames of yamux as it takes.
+func yamuxFrame(stream uint32, body []byte) (b []byte) {
+	for piece := range slices.Chunk(body, 16<<10) {
+		b = append(append(b, yamuxHeader(0, 0, stream, uint32(len(piece)))...), piece...)
+	}
+	return b
 }

@@ -33,6 +33,8 @@ type Mux interface {
 	Open(ctx context.Context) (Stream, error)
 	// Accept returns the next stream that the peer opened.
 	Accept(ctx context.Context) (Stream, error)
+	// Opened is Accept where that need not wait. ok is false if the peer has opened no other.
+	Opened() (st Stream, ok bool, err error)
 	// Expect lets n more bytes come on the streams that are not the first. A Mux may end the
 	// connection of a peer that sends more than was expected and maxAhead.
 	Expect(n int)

@@ -73,6 +73,7 @@ type Session struct {
 	mayWait  atomic.Int64  // so many of them may; the reader's goroutine changes it
 	refusals *limiter      // of exchanges for which there was no room; the reader's
 	inline   int64         // what was paid for a long body that is being read; the reader's
+	resting  atomic.Bool   // rest is under way
 	full     atomic.Bool   // the reader waits for fewer
 	room     chan struct{} // 1 slot: there are fewer
 

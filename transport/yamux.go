@@ -72,6 +72,15 @@ func (m *yamuxMux) Accept(ctx context.Context) (Stream, error) {
 	return &yamuxStream{Stream: st}, nil
 }
 
+// Opened returns a stream that was seen in what was read: yamux hands it on before anything that came behind it.
+func (m *yamuxMux) Opened() (st Stream, ok bool, err error) {
+	if m.conn.unaccepted.Load() == 0 {
+		return nil, false, nil
+	}
+	st, err = m.Accept(context.Background())
+	return st, err == nil, err
+}
+
 // Expect lets n more bytes come on the streams for bodies.
 func (m *yamuxMux) Expect(n int) { m.conn.expected.Add(int64(n)) }
 

@@ -252,6 +252,8 @@ func (i *inspector) frame() error {
 	switch {
 	case kind == yamuxPing:
 		return fmt.Errorf("%w: ping", ErrProtocol)
+	case i.skip > maxPiece:
+		return fmt.Errorf("%w: %d bytes at once", ErrProtocol, i.skip)
 	case i.bodies > i.expected.Load()+maxAhead:
 		return fmt.Errorf("%w: bodies that were not let in", ErrProtocol)
 	case flags&yamuxSYN == 0:

@@ -281,6 +281,15 @@ func (m *mux) Accept(ctx context.Context) (transport.Stream, error) {
 	}
 }
 
+func (m *mux) Opened() (st transport.Stream, ok bool, err error) {
+	select {
+	case st := <-m.link.streams[m.side]:
+		return st, true, nil
+	default:
+		return nil, false, nil
+	}
+}
+
 // Expect does nothing: only what is read takes memory here.
 func (m *mux) Expect(int) {}
 

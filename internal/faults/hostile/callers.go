@@ -19,6 +19,7 @@ var liesOfCallers = toDispatcher(caller, []lie{
 	{name: "streams without end", tell: tellStreams},
 	{name: "a window that is overrun", tell: tellOverrun},
 	{name: "windows without end", tell: tellWindows},
+	{name: "half a message of yamux on many sessions", tell: tellHalfMessages},
 	{name: "another frame before HELLO", tell: tellOtherFirst},
 	{name: "HELLO again and again", tell: tellHelloAgain},
 	{name: "a HELLO of another version", tell: tellOtherVersion},

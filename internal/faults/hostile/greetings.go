@@ -81,6 +81,24 @@ func tellStreams(t *teller) error {
 	})
 }
 
+// tellHalfMessages fills the window of each session with one message whose last byte never comes.
+func tellHalfMessages(t *teller) error {
+	const size = 1000 << 10
+	half := append(header(kindData, 0, 1, size), make([]byte, size-1)...)
+	err := t.each(t.many(640, 2000), func(int) error {
+		p, err := t.callerSession()
+		if err != nil {
+			return err
+		}
+		_ = p.write(half) // it may be closed already
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return t.hold()
+}
+
 func tellOverrun(t *teller) error {
 	body := make([]byte, pieceSize)
 	return t.each(t.many(3, 30), func(i int) error {

@@ -32,6 +32,7 @@ var liesOfNobody = bothPorts([]lie{
 	{name: "a flood of handshakes by strangers", tell: tellStrangers},
 	{name: "a chain of 110 certificates with P-521", tell: tellLongChain},
 	{name: "a key of RSA with 16,384 bits", tell: tellLongKey},
+	{name: "certificates that certify each other", tell: tellMutualChain},
 	{name: "a certificate of 1 MiB", tell: tellLongCertificate},
 	{name: "an expired certificate", tell: tellExpired},
 	{name: "names with control characters", tell: refusedNames("a\x00b", "a\nb", "a\x1b[2Jb", "a\x7fb", "a%00b", "a%0Ab", "a%1B[2J")},
@@ -260,6 +261,29 @@ func tellLongChain(t *teller) error {
 	}
 	return t.each(t.many(16, 200), func(int) error {
 		return t.refused(t.ownProtocol(), tls.Certificate{Certificate: chain, PrivateKey: cert.PrivateKey})
+	})
+}
+
+// tellMutualChain shows four certificates of one name and key, each of which may have certified any other, in the name of the
+// authority.
+func tellMutualChain(t *teller) error {
+	key, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	var chain [][]byte
+	for i := range 4 {
+		c := template(t.uri(fmt.Sprint("liar", i))) // without names of their own they would count as one
+		c.SerialNumber, c.Subject = big.NewInt(int64(i+1)), t.ca.cert.Subject
+		c.IsCA, c.BasicConstraintsValid, c.KeyUsage = true, true, x509.KeyUsageCertSign
+		der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+		if err != nil {
+			return err
+		}
+		chain = append(chain, der)
+	}
+	return t.each(t.many(100, 2000), func(int) error {
+		return t.refused(t.ownProtocol(), tls.Certificate{Certificate: chain, PrivateKey: key})
 	})
 }
 
