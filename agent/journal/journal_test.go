@@ -475,3 +475,18 @@ func TestRetract(t *testing.T) {
 		t.Errorf("what has ended: %v", err)
 	}
 }
+
+// TestCompactionRests checks that the oldest segment, which could not be removed, is not tried again and again without a pause.
+func TestCompactionRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJournal(NewMemory(), Options{})
+		must(t, j.create(segment{number: 1}))
+		j.segments = []segment{{number: 0, size: 1 << 40}, {number: 1, base: 1 << 40}} // of which nothing is needed, and the first is not there
+		for range 2 {
+			if more := j.compact(1); more || time.Until(j.resting) != time.Second {
+				t.Errorf("there is more to do: %t; it rests for %v", more, time.Until(j.resting))
+			}
+		}
+		must(t, j.file.Close())
+	})
+}

@@ -392,3 +392,24 @@ func TestJournalOfAnotherVersion(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckOfAnAttemptThatIsThereInPart checks that what belongs to no beginning is named as damage where nothing else is.
+func TestCheckOfAnAttemptThatIsThereInPart(t *testing.T) {
+	mem := NewMemory()
+	w := &salvage{j: newJournal(mem, Options{}), g: newGroup()}
+	must(t, w.j.create(segment{number: 1}))
+	must(t, w.add(&entry{kind: kindStart, key: Key{"job", 1}, started: 1}))
+	must(t, w.write())
+	must(t, w.j.file.Close())
+	found, err := Check(mem)
+	must(t, err)
+	if len(found.Damage) != 1 || found.Damage[0] == nil || !strings.Contains(found.Damage[0].Error(), "attempt 1 of job job") {
+		t.Errorf("it finds %v", found.Damage)
+	}
+	if text := found.String(); !strings.Contains(text, "0 ended, 1 in part") {
+		t.Errorf("it says %s", text)
+	}
+	if _, err := Open(mem, Options{}); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("opening it says %v", err)
+	}
+}

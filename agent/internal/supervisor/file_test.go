@@ -323,8 +323,11 @@ func TestSlots(t *testing.T) {
 	f.keep(500)
 	first := f.gone
 	f.keep(1500)
-	if f.slot != 2 {
+	if f.noPunch {
 		needs.Missing(t, "the file system has no holes")
+	}
+	if f.slot != 2 {
+		t.Fatalf("%d slots are written", f.slot)
 	}
 	if _, err := f.f.WriteAt([]byte{0xff}, f.slots+slotSize); err != nil {
 		t.Fatal(err)
