@@ -399,7 +399,7 @@ func (a *Agent) makeRoom(err error) bool {
 func (a *Agent) dropRest(k journal.Key) {
 	if at := a.attempts.find(key{job: k.Job, number: k.Attempt}); at != nil {
 		at.left.fire()
-		time.AfterFunc(0, at.leave) // not now: who asks for room has locked another one
+		a.journal.loops.Go(at.leave) // not here: who asks for room has locked another one
 	}
 }
 
