@@ -221,7 +221,7 @@ func (c *cli) callHost(ctx context.Context, caller *harp.Caller, f *callFlags, h
 	if _, err := f.options(); err != nil {
 		return err
 	}
-	doc, err := findProcedure(ctx, caller, host, procedure)
+	doc, err := f.findProcedure(ctx, caller, host, procedure)
 	if err != nil {
 		return err
 	}
@@ -265,6 +265,32 @@ const newID = "new"
 // mayExist reports whether a call like this may have been made before. The dispatcher looks for that first,
 // whatever has become of the hosts since.
 func (f *callFlags) mayExist() bool { return f.id != "" && f.id != newID || f.key != "" }
+
+// findProcedure is findProcedure, or of a call that may have been made before, on a host that is gone or has it no more, what is known of
+// the procedure: the dispatcher judges that call.
+func (f *callFlags) findProcedure(ctx context.Context, caller *harp.Caller, host, name string) (harp.ProcedureDoc, error) {
+	doc, err := findProcedure(ctx, caller, host, name)
+	return f.orOfAny(ctx, caller, name, doc, err)
+}
+
+// findOnTarget is as findProcedure for the hosts of a target.
+func (f *callFlags) findOnTarget(ctx context.Context, caller *harp.Caller, text, name string) (harp.ProcedureDoc, error) {
+	doc, err := findOnTarget(ctx, caller, text, name)
+	return f.orOfAny(ctx, caller, name, doc, err)
+}
+
+// orOfAny is what any host offers of a procedure that was not found where a call is to be made that may have been made before; if none
+// does, its name alone.
+func (f *callFlags) orOfAny(ctx context.Context, caller *harp.Caller, name string, doc harp.ProcedureDoc, err error) (harp.ProcedureDoc, error) {
+	if f.dryRun || !f.mayExist() || !errors.Is(err, harp.ErrNotFound) {
+		return doc, err
+	}
+	doc, err = findOnTarget(ctx, caller, "", name)
+	if errors.Is(err, harp.ErrNotFound) {
+		return harp.ProcedureDoc{Name: name}, nil
+	}
+	return doc, err
+}
 
 // sayNewID says the id of a call that is about to be sent, if that was asked for: then it is known
 // also if the program is ended while it waits for the answer.

@@ -195,6 +195,9 @@ func (f *fake) PreviewBatch(_ context.Context, call harp.Submission) (harp.Previ
 	if err != nil {
 		return harp.Preview{}, err
 	}
+	if _, err := f.ListHosts(context.Background(), req.Target, ""); err != nil && req.RetryOf == "" {
+		return harp.Preview{}, err
+	}
 	p := f.batches.preview
 	if p.Hosts == 0 {
 		p.Hosts = len(f.hosts)

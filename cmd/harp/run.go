@@ -247,6 +247,10 @@ func (f *batchFlags) batchOptions() ([]harp.Option, error) {
 	return opts, nil
 }
 
+// noHosts is the digest of no preview: what is confirmed by it is found if it was submitted before, and is refused else, though the target
+// may select hosts by then.
+const noHosts = "0"
+
 // callTarget calls a procedure, or runs a command, on the hosts of a target and, unless detached,
 // waits for the end of the batch.
 func (c *cli) callTarget(ctx context.Context, caller *harp.Caller, f *batchFlags, text string, words []string) error {
@@ -268,7 +272,20 @@ func (c *cli) callTarget(ctx context.Context, caller *harp.Caller, f *batchFlags
 		return err
 	}
 	hosts := caller.Target(text, opts...)
+	call := func(opts ...harp.Option) (*harp.Batch, error) { return hosts.Call(ctx, doc.Name, args, opts...) }
+	if len(f.steps) > 0 {
+		call = func(opts ...harp.Option) (*harp.Batch, error) { return hosts.Chain(ctx, f.steps, opts...) }
+	}
 	seen, err := previewOf(ctx, hosts, f, doc.Name, args)
+	if errors.Is(err, harp.ErrNotFound) && f.mayExist() && !f.dryRun {
+		batch, asked := call(harp.Confirmed(noHosts))
+		if asked == nil {
+			return c.batchMade(ctx, batch, f, "batch "+batch.ID())
+		}
+		if !errors.Is(asked, harp.ErrNotFound) {
+			return didNotRun(asked)
+		}
+	}
 	if err != nil {
 		return noHost(ctx, caller, err, text)
 	}
@@ -283,10 +300,6 @@ func (c *cli) callTarget(ctx context.Context, caller *harp.Caller, f *batchFlags
 	}
 	if p.why != nil && (!f.dryRun || f.options.Drift != "") && !f.mayExist() { // a check is no rehearsal
 		return didNotRun(p.why)
-	}
-	call := func(opts ...harp.Option) (*harp.Batch, error) { return hosts.Call(ctx, doc.Name, args, opts...) }
-	if len(f.steps) > 0 {
-		call = func(opts ...harp.Option) (*harp.Batch, error) { return hosts.Chain(ctx, f.steps, opts...) }
 	}
 	if f.dryRun {
 		return c.rehearseBatch(ctx, p, func(dry harp.Option) (*harp.Batch, error) { return call(dry) })
@@ -324,7 +337,7 @@ func (c *cli) targetArguments(ctx context.Context, caller *harp.Caller, f *batch
 		return c.readSteps(ctx, caller, f, text)
 	}
 	if f.dash < 0 || f.dash > f.leadingWords() {
-		doc, err := findOnTarget(ctx, caller, text, words[0])
+		doc, err := f.findOnTarget(ctx, caller, text, words[0])
 		if err != nil {
 			return doc, nil, err
 		}
@@ -332,7 +345,7 @@ func (c *cli) targetArguments(ctx context.Context, caller *harp.Caller, f *batch
 		return doc, args, err
 	}
 	f.onlyOutput = true
-	doc, err := findOnTarget(ctx, caller, text, execProcedure)
+	doc, err := f.findOnTarget(ctx, caller, text, execProcedure)
 	if harp.FailureOf(err).Type == "procedure" {
 		err = failures.NotFound("procedure", execProcedure+" on "+text+": no agent's configuration allows it")
 	}
