@@ -196,10 +196,15 @@ func (b *Batch) PreviewRetry(ctx context.Context, which []string, opts ...Option
 // retryRequest is the request by which members of the batch are made again.
 func (b *Batch) retryRequest(ctx context.Context, which []string, opts []Option) (Request, error) {
 	made, err := b.service.JobRequest(ctx, b.id)
-	if err != nil {
-		return Request{}, err
+	var old Request
+	if err == nil {
+		old, err = DecodeRequest(made.Request)
 	}
-	old, err := DecodeRequest(made.Request)
+	if err != nil || !old.IsBatch() {
+		if _, not := b.Status(ctx); not != nil { // it speaks of batches
+			return Request{}, not
+		}
+	}
 	if err != nil {
 		return Request{}, err
 	}

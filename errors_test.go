@@ -308,6 +308,7 @@ func TestErrorText(t *testing.T) {
 		{call("", &FieldError{"priority", "must be from -100 to 100"}), "call service.restart on web01: invalid priority: must be from -100 to 100; did not run"},
 		{call(id, &CallError{id, &HostError{"d:7440", "read", errors.Join(ErrUnavailable, io.ErrUnexpectedEOF)}}), "call service.restart on web01: d:7440: dispatcher unavailable at read (unexpected EOF); may have run; job " + id},
 		{call(id, ErrClosed), "call service.restart on web01: closed; did not run; job " + id},
+		{&callFailedError{procedure: "p", host: "web*", id: id, isBatch: true, err: ErrClosed}, "call p on web*: closed; did not run; batch " + id},
 		{call(id, context.Canceled), "call service.restart on web01: context canceled; may have run; job " + id},
 		{get(unreachable.Err()), "web01: unreachable at dial (10.8.14.2:4306: i/o timeout); did not run; job " + id},
 		{get(offline.Err()), "unreachable: the host was away (offline); did not run; job " + id},

@@ -49,9 +49,10 @@ func WrapCallError(procedure, host string, err error) error {
 }
 
 // callFailedError says in one line which call failed, why, whether it ran, and as which
-// job.
+// job, or batch.
 type callFailedError struct {
 	procedure, host, id string
+	isBatch             bool
 	err                 error
 }
 
@@ -63,7 +64,10 @@ func (e *callFailedError) Error() string {
 	}
 	text := "call " + e.procedure + " on " + e.host + ": " +
 		withoutPrefix(strings.TrimPrefix(cause.Error(), e.host+": ")) + "; " + ranWords(RanOf(e.err))
-	if e.id != "" {
+	switch {
+	case e.id != "" && e.isBatch:
+		text += "; batch " + e.id
+	case e.id != "":
 		text += "; job " + e.id
 	}
 	return text

@@ -348,6 +348,20 @@ func TestRetryOfABatchThatRuns(t *testing.T) {
 	})
 }
 
+// What is no batch is not made again, and the error speaks of batches.
+func TestRetryOfWhatIsNoBatch(t *testing.T) {
+	everyWiring(t, func(t *testing.T, sys *system) {
+		ctx := t.Context()
+		sys.webs(1)
+		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(ctx, "fail.on", failArgs{}))
+		for _, id := range []string{harp.NewID(), job.ID()} {
+			if _, err := sys.caller.Batch(id).Retry(ctx, nil); !errors.Is(err, harp.ErrNotFound) || !strings.Contains(err.Error(), "no such batch: "+id) {
+				t.Errorf("of %s: %v", id, err)
+			}
+		}
+	})
+}
+
 // A batch that is cancelled starts nothing more: those that run are told, and those that wait have ended.
 func TestCancelledBatch(t *testing.T) {
 	everyWiring(t, func(t *testing.T, sys *system) {
