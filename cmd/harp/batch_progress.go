@@ -21,15 +21,26 @@ const (
 type progress struct {
 	cli    *cli
 	begun  time.Time
-	before int       // members that had ended when it began
-	drawn  bool      // there is a line on the terminal
-	shown  string    // in it
-	told   time.Time // when the last line was told elsewhere
+	since  time.Duration // behind begun: how fast the batch goes is measured from then on
+	before int           // members that had ended by then
+	ended  int           // that have ended, as far as was told
+	at     time.Duration // behind begun: when so many had
+	drawn  bool          // there is a line on the terminal
+	shown  string        // in it
+	told   time.Time     // when the last line was told elsewhere
 }
 
 func newProgress(c *cli, s harp.BatchStatus) *progress {
 	now := time.Now()
-	return &progress{cli: c, begun: now, before: endedMembers(s), told: now}
+	p := &progress{cli: c, begun: now, told: now}
+	p.measure(s, 0)
+	return p
+}
+
+// measure has it measured from now on how fast the batch goes, which has stood still.
+func (p *progress) measure(s harp.BatchStatus, took time.Duration) {
+	p.since, p.before = took, endedMembers(s)
+	p.at, p.ended = took, p.before
 }
 
 // clear takes the line off the terminal, so that something else can be printed.
@@ -81,15 +92,22 @@ func (p *progress) line(s harp.BatchStatus, now time.Time) string {
 	return strings.Join(parts, ", ")
 }
 
-// left is how long it takes until the batch has ended, if it goes on as it went; 0: that cannot be said, as
-// of one that waits for nothing but silent hosts.
+// left is how long it takes until the batch has ended, if it goes on as it went until a member ended last; 0: that cannot be said, as
+// of one that takes longer than that, or waits for nothing but silent hosts.
 func (p *progress) left(s harp.BatchStatus, took time.Duration) time.Duration {
-	done := endedMembers(s) - p.before
-	if done <= 0 || s.State != harp.BatchRunning || runningMembers(s)+s.Counts[harp.StateQueued] == 0 {
+	if s.State != harp.BatchRunning {
+		p.measure(s, took)
 		return 0
 	}
-	left := took / time.Duration(done) * time.Duration(s.Hosts-endedMembers(s))
-	return left.Round(time.Second)
+	if ended := endedMembers(s); ended != p.ended {
+		p.ended, p.at = ended, took
+	}
+	done := p.ended - p.before
+	if done <= 0 || runningMembers(s)+s.Counts[harp.StateQueued] == 0 {
+		return 0
+	}
+	left := (p.at-p.since)/time.Duration(done)*time.Duration(s.Hosts-p.ended) - (took - p.at)
+	return max(0, left.Round(time.Second))
 }
 
 // memberText says how many members of a batch are how far.

@@ -215,7 +215,9 @@ func (w *batchWatch) goOn(ctx context.Context) (over bool, err error) {
 	if err := w.batch.Resume(ctx); err != nil && !errors.Is(err, harp.ErrConflict) { // somebody cancelled it meanwhile
 		return false, err
 	}
-	return false, w.ask(ctx)
+	err = w.ask(ctx)
+	w.progress.measure(w.status, time.Since(w.progress.begun))
+	return false, err
 }
 
 // note remembers what is told.
@@ -288,6 +290,9 @@ func (w *batchWatch) detached() error {
 	}
 	if w.progress != nil {
 		e.at = fmt.Sprintf(" at %d of %s", endedMembers(w.status), hostCount(w.status.Hosts))
+	}
+	if w.status.State == harp.BatchPaused {
+		e.goesOn, e.resume = "is "+batchStateText(w.status), "harp batch resume "+id+"; come back with: "+e.resume
 	}
 	return e
 }

@@ -144,7 +144,7 @@ type detachedError struct {
 	batch   string   // that was waited for
 	resume  string   // the command with which to come back
 	at      string   // where it was left: " at #17"
-	goesOn  string   // what becomes of the one job
+	goesOn  string   // what becomes of the one job, or the batch
 }
 
 func (e *detachedError) Error() string {
@@ -152,7 +152,7 @@ func (e *detachedError) Error() string {
 	case e.nothing != "":
 		return "interrupted; " + e.nothing
 	case e.batch != "":
-		return fmt.Sprintf("detached%s; batch %s goes on. Resume with: %s", e.at, e.batch, e.resume)
+		return fmt.Sprintf("detached%s; batch %s %s. Resume with: %s", e.at, e.batch, cmp.Or(e.goesOn, "goes on"), e.resume)
 	case len(e.jobs) == 0:
 		return fmt.Sprintf("stopped%s. Resume with: %s", e.at, e.resume)
 	case len(e.jobs) == 1:

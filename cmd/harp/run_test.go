@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -169,6 +171,46 @@ func TestABatchThatWasMadeIsNotSaidNotToHaveRun(t *testing.T) {
 	f.batches.preview = harp.Preview{Hosts: 3, Unfit: 1, UnfitHosts: []harp.UnfitHost{{Host: "demo3", Err: failures.NotFound("procedure", "count")}}, Digest: "d"}
 	if got := runFake(t, t.Context(), f, nil, strings.Fields("run demo* count to=3 -y -d --id new")...); got.code != exitNotFound || len(f.submitted) != 0 {
 		t.Errorf("of a new one: got %+v and %d submissions", got, len(f.submitted))
+	}
+}
+
+// One that was made before is found though its hosts are gone, or do not have the procedure any more: whoever has the id is asked, and
+// runs nothing on hosts that nobody has seen.
+func TestACallWhoseHostsAreGoneIsFound(t *testing.T) {
+	for command, code := range map[string]int{
+		"run web* count to=3 -d --id " + batchID:               exitOK,
+		"run web* count to=3 -d --idempotency-key k":           exitOK,
+		"run web01,web02 lost to=3 -d --id " + batchID:         exitOK,
+		"run web* -d --id " + batchID + " -- ls":               exitOK,
+		"run web* -d --id " + batchID + " --steps FILE":        exitOK,
+		"run web* count to=3 -d":                               exitNotFound,
+		"run web* count to=3 -d --id new":                      exitNotFound,
+		"run web* count to=3 --dry-run --id " + batchID:        exitNotFound,
+		"run web* count to=3 -d --max-hosts 0 --id " + batchID: exitUsage,
+		"call web01 count to=3 -d --id " + batchID:             exitOK,
+		"call web01 lost to=3 -d --idempotency-key k":          exitOK,
+		"exec --id " + batchID + " -d web01 ls":                exitOK,
+		"call web01 count to=3 -d":                             exitNotFound,
+		"call web01 count to=3 --dry-run --id " + batchID:      exitNotFound,
+	} {
+		steps := filepath.Join(t.TempDir(), "steps.yaml")
+		if err := os.WriteFile(steps, []byte("- procedure: count\n  args: {to: 3}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f := running(t, 3)
+		f.every = false
+		got := runFake(t, t.Context(), f, nil, strings.Fields(strings.Replace(command, "FILE", steps, 1))...)
+		if got.code != code || (len(f.submitted) == 1) != (code == exitOK) {
+			t.Errorf("%s: got %+v and %d submissions", command, got, len(f.submitted))
+		}
+		if code == exitOK && command[:3] == "run" && f.submitted[0].Batch.Confirmed != noHosts {
+			t.Errorf("%s: confirmed is %q", command, f.submitted[0].Batch.Confirmed)
+		}
+	}
+	f := running(t, 3)
+	f.every, f.submitErr = false, failures.NotFound("target", "web*")
+	if got := runBatch(t, f, nil, "-y"); got.code != exitNotFound || !strings.Contains(got.stderr, "no such host: demo*") {
+		t.Errorf("of one that was not made: got %+v", got)
 	}
 }
 
@@ -446,6 +488,39 @@ func TestProgressToldThatUnknownMembersRan(t *testing.T) {
 	}
 }
 
+// How long a batch takes is said by how it went until a member ended last: while none does it counts down, and then nothing is said. What
+// it stood still does not count.
+func TestProgressCountsDown(t *testing.T) {
+	c := newCLI(strings.NewReader(""), io.Discard, io.Discard, func(string) string { return "" })
+	s := harp.BatchStatus{State: harp.BatchRunning, Hosts: 20, Counts: map[harp.State]int{harp.StateRunning: 20}}
+	p := newProgress(c, s)
+	for _, is := range []struct {
+		after time.Duration
+		ended int
+		state harp.BatchState
+		want  string
+	}{
+		{5 * time.Second, 0, harp.BatchRunning, "00:05"},
+		{10 * time.Second, 10, harp.BatchRunning, "00:10, ~10s left"},
+		{13 * time.Second, 10, harp.BatchRunning, "00:13, ~7s left"},
+		{20 * time.Second, 10, harp.BatchRunning, "00:20"},
+		{time.Minute, 10, harp.BatchRunning, "01:00"},
+		{time.Minute, 15, harp.BatchRunning, "01:00, ~20s left"},
+		{2 * time.Minute, 15, harp.BatchPaused, "paused, 02:00"},
+		{time.Hour, 15, harp.BatchPaused, "paused, 60:00"},
+		{time.Hour + 4*time.Second, 17, harp.BatchRunning, "60:04, ~6s left"},
+	} {
+		s.State, s.Counts = is.state, map[harp.State]int{harp.StateSucceeded: is.ended}
+		if is.ended < 20 {
+			s.Counts[harp.StateRunning] = 20 - is.ended
+		}
+		want := fmt.Sprintf("ok %d running %d, %s", is.ended, 20-is.ended, is.want)
+		if got := p.line(s, p.begun.Add(is.after)); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // Who stops waiting is told how to come back; the batch goes on.
 func TestInterruptedBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -464,6 +539,20 @@ func TestInterruptedBatch(t *testing.T) {
 		if got.code != exitDetached || strings.Count(got.stdout, "\n") != 1 || !strings.Contains(got.stderr, "Resume with: harp batch follow "+batchID+" --since 2\n") {
 			t.Errorf("got %+v", got)
 		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		all := f.batches.status(1)
+		f.batches.status = func(int) harp.BatchStatus {
+			s := all
+			s.State, s.Reason, s.Counts = harp.BatchPaused, harp.BatchReasonOperator, map[harp.State]int{harp.StateSucceeded: 2, harp.StateRunning: 5}
+			return s
+		}
+		got = runFake(t, ctx, f, nil, "batch", "results", batchID)
+		want = "detached at 2 of 7 hosts; batch " + batchID + " is paused (operator). Resume with: harp batch resume " + batchID + "; come back with: harp batch results " + batchID + "\n"
+		if got.code != exitDetached || !strings.HasSuffix(got.stderr, want) {
+			t.Errorf("got %+v", got)
+		}
+		f.batches.status = func(int) harp.BatchStatus { return all }
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		time.AfterFunc(2*time.Second, func() { close(f.batches.more) })
