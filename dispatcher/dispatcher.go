@@ -349,18 +349,26 @@ func closeStore(st store.Store) error {
 // recover reads the hosts that are known. Those that were connected when the store
 // was last closed count as heard now, and are given time to return.
 func (d *Dispatcher) recover(ctx context.Context) error {
+	var returning []*host
 	for cursor := ""; ; {
 		page, next, err := d.store.ListHosts(ctx, cursor, 500)
 		if err != nil {
 			return err
 		}
 		for _, row := range page {
-			d.hosts.get(row.Name).setRow(row)
+			h := d.hosts.get(row.Name)
+			h.setRow(row)
 			d.awaits(row)
+			if row.Connected {
+				returning = append(returning, h)
+			}
 		}
 		if cursor = next; cursor == "" {
 			break
 		}
+	}
+	if len(returning) > 0 {
+		d.noteAwayLater(returningTime, returning...)
 	}
 	if err := errors.Join(d.loadGroups(ctx), d.loadLabels(ctx), d.loadSchedules(ctx), d.loadWindows(ctx), d.loadPauses(ctx), d.loadDrift(ctx), d.loadNotifications(ctx)); err != nil {
 		return err

@@ -424,3 +424,41 @@ func TestWhatWaitsIsGivenUpThoughNothingElseIsDue(t *testing.T) {
 		}
 	})
 }
+
+// TestAGreetingThatComesToNoEndIsNotToldAsOnline: an agent that gives up wherever in its greeting has not been connected. The feed does not tell of it
+// as one that came, and is silent then about that it is away.
+func TestAGreetingThatComesToNoEndIsNotToldAsOnline(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		told := func() (types []harp.EventType) {
+			t.Helper()
+			for _, e := range must[harp.EventPage](t)(sys.caller.EventsPage(t.Context(), harp.EventFilter{After: harp.EventsFromStart, Host: "web01"}, false)).Events {
+				types = append(types, e.Type)
+			}
+			return types
+		}
+		var want []harp.EventType
+		for range 2 {
+			frames := greeting()
+			for n := range frames {
+				a := sys.unmet(t)
+				for _, f := range frames[:n] {
+					must[any](t)(nil, a.control.Send(f.Type, false, f.Body))
+					synctest.Wait()
+				}
+				a.tr.Close(nil)
+				synctest.Wait()
+				if got := told(); !slices.Equal(got, want) {
+					t.Fatalf("after %d frames it tells %q, want %q", n, got, want)
+				}
+			}
+			a := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+			synctest.Wait()
+			a.tr.Close(nil)
+			synctest.Wait()
+			want = append(want, harp.EventHostOnline, harp.EventHostAway)
+		}
+		if got := told(); !slices.Equal(got, want) {
+			t.Errorf("it tells %q, want %q", got, want)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package dispatcher_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,6 +165,43 @@ func TestAHostThatWasAwayIsAwayAfterARestart(t *testing.T) {
 			page := must[harp.EventPage](t)(caller.EventsPage(t.Context(), filter, false))
 			if n := len(page.Events); n != 1 {
 				t.Errorf("it is told %d times that it went, want once", n)
+			}
+			if err := errors.Join(caller.Close(), again.Shutdown(t.Context())); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// TestAHostThatDoesNotReturnAfterARestartIsToldAsAway: a host that was connected when the dispatcher stopped, and does not come back, has
+// gone while nobody could see it. The feed tells of that once it does not count as returning any more, whatever is opened meanwhile.
+func TestAHostThatDoesNotReturnAfterARestartIsToldAsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, network := memory.NewDisk(), newNetwork(t, inMemory)
+		sys := newSystemOn(t, embedded, network, memory.OpenDisk(disk, nil), dispatcher.Config{})
+		must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		synctest.Wait()
+		if err := sys.d.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		for _, open := range []time.Duration{30 * time.Second, time.Hour, time.Hour} {
+			again := must[*dispatcher.Dispatcher](t)(dispatcher.Open(t.Context(), memory.OpenDisk(disk, nil), dispatcher.Config{}))
+			caller := again.Caller()
+			time.Sleep(open)
+			page := must[harp.EventPage](t)(caller.EventsPage(t.Context(), harp.EventFilter{After: harp.EventsFromStart, Host: "web01"}, false))
+			var told []harp.EventType
+			for _, e := range page.Events {
+				told = append(told, e.Type)
+			}
+			want := []harp.EventType{harp.EventHostOnline}
+			if open == time.Hour {
+				want = append(want, harp.EventHostAway)
+			}
+			if !slices.Equal(told, want) {
+				t.Errorf("after %v it tells %q, want %q", open, told, want)
+			} else if last := page.Events[len(told)-1]; open == time.Hour && last.Time.Sub(begin) != 90*time.Second {
+				t.Errorf("it went at %v", last.Time)
 			}
 			if err := errors.Join(caller.Close(), again.Shutdown(t.Context())); err != nil {
 				t.Error(err)

@@ -361,7 +361,10 @@ func (s *session) receiveState(ctx context.Context) error {
 		return err
 	}
 	var ready wire.Ready
-	return s.expectFrame(ctx, wire.TypeReady, &ready)
+	if err := s.expectFrame(ctx, wire.TypeReady, &ready); err != nil {
+		return err
+	}
+	return s.noteOnline(ctx)
 }
 
 func (s *session) expectHeld(ctx context.Context) (held []wire.HeldAttempt, err error) {
@@ -400,8 +403,9 @@ func (s *session) notePosition(position int64) {
 // recordHost stores what the agent said, and only then shows it: what the store refuses is not
 // kept. For want of space it is shown all the same.
 func (s *session) recordHost(ctx context.Context, facts harp.Value, docs []harp.ProcedureDoc) error {
+	hasBegun := s.host.currentSession() == s
 	said := func(row *store.Host) {
-		row.Facts, row.Procedures, row.Connected, row.LastHeard = facts, docs, true, s.d.now().UTC()
+		row.Facts, row.Procedures, row.Connected, row.LastHeard = facts, docs, row.Connected || hasBegun, s.d.now().UTC()
 	}
 	row := s.host.storedRow()
 	said(&row)
@@ -409,6 +413,24 @@ func (s *session) recordHost(ctx context.Context, facts harp.Value, docs []harp.
 	if err == nil || errors.Is(err, harp.ErrNoSpace) {
 		s.host.setRow(s.host.updateRow(said))
 		s.d.reviewHolds(s.host)
+	}
+	return err
+}
+
+// noteOnline stores that the host is connected, once nothing keeps its session from beginning: of an agent whose greetings come to no end
+// nobody would be told that it is away. For want of space that is stored with its next news.
+func (s *session) noteOnline(ctx context.Context) error {
+	row := s.host.storedRow()
+	if row.Connected {
+		return nil
+	}
+	row.Connected, row.LastHeard = true, s.d.now().UTC()
+	err := s.d.store.PutHost(ctx, row)
+	if errors.Is(err, harp.ErrNoSpace) {
+		return nil
+	}
+	if err == nil {
+		s.host.updateRow(func(h *store.Host) { h.Connected, h.LastHeard = true, row.LastHeard })
 	}
 	return err
 }
@@ -494,7 +516,7 @@ func (s *session) endSession() error {
 	s.attempts.Wait()
 	err := s.noteAway()
 	if err != nil {
-		s.d.noteAwayLater(s.host)
+		s.d.noteAwayLater(awayRetry, s.host)
 	}
 	s.d.hosts.detach(s.host)
 	if s.d.ctx.Err() == nil {

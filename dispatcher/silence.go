@@ -73,26 +73,38 @@ func (d *Dispatcher) expectAgent(h *host, left time.Duration) {
 // awayRetry is when that a host is away is stored again, after that could not be, as on a full disk.
 const awayRetry = time.Minute
 
-// noteAwayLater stores in a while that a host is away, unless it has come back, and again until that is done: else nobody
+// noteAwayLater stores after a time that hosts are away, but for those that have come back, and again until that is done: else nobody
 // would be told.
-func (d *Dispatcher) noteAwayLater(h *host) {
-	time.AfterFunc(awayRetry, func() {
+func (d *Dispatcher) noteAwayLater(after time.Duration, hosts ...*host) {
+	time.AfterFunc(after, func() {
 		if !d.beginWork() {
 			return
 		}
 		defer d.work.Done()
-		leave, err := h.lockGreeting(d.ctx)
-		if err != nil {
-			return // the dispatcher stops
-		}
-		defer leave()
-		if h.currentSession() != nil {
-			return
-		}
-		if err := d.store.PutHost(d.ctx, h.storedRow()); err != nil && !errors.Is(err, harp.ErrNotFound) { // it was removed
-			d.noteAwayLater(h)
+		for _, h := range hosts {
+			if err := d.noteAwayNow(h); err != nil && d.ctx.Err() == nil {
+				d.noteAwayLater(awayRetry, h)
+			}
 		}
 	})
+}
+
+// noteAwayNow stores that a host is away, unless it has come back.
+func (d *Dispatcher) noteAwayNow(h *host) error {
+	leave, err := h.lockGreeting(d.ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if h.currentSession() != nil {
+		return nil
+	}
+	row := h.updateRow(func(row *store.Host) { row.Connected = false })
+	row.At = d.now()
+	if err := d.store.PutHost(d.ctx, row); !errors.Is(err, harp.ErrNotFound) { // it was removed
+		return err
+	}
+	return nil
 }
 
 // silence makes the jobs of a host unknown, unless it has come back. An agent that

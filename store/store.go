@@ -337,8 +337,8 @@ func (s Space) String() string {
 
 // Hosts keeps what is known of hosts that have connected.
 type Hosts interface {
-	// OpenSession notes that a host's agent is connected and raises the host's
-	// epoch, which it returns. Of a host of which it is lost what was stored, a Journal that is
+	// OpenSession notes what a host's agent says of itself as it connects, and raises the host's
+	// epoch, which it returns. That the host is connected is for PutHost to say, once the session has begun. Of a host of which it is lost what was stored, a Journal that is
 	// not known is stored as one that no agent has.
 	OpenSession(ctx context.Context, s Session) (epoch uint64, err error)
 
@@ -564,8 +564,9 @@ type Host struct {
 	Facts       harp.Value          `msgpack:"facts,omitempty"`
 	Procedures  []harp.ProcedureDoc `msgpack:"procedures,omitempty"`
 	LastHeard   time.Time           `msgpack:"heard,omitempty"`
-	Connected   bool                `msgpack:"connected,omitempty"` // a session was open when this was written
+	Connected   bool                `msgpack:"connected,omitempty"` // a session was open when this was written; the feed tells when that changes
 	Removed     bool                `msgpack:"removed,omitempty"`   // only its epoch is left, and nobody is shown it
+	At          time.Time           `msgpack:"-"`                   // when PutHost is told this; zero: when it was last heard
 }
 
 // Filter selects jobs; a zero field selects all.

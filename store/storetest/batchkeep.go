@@ -127,6 +127,10 @@ var batchReads = []rule{
 		for _, id := range []string{first[0].ID, first[1202].ID} {
 			_, err = w.st.Job(w.ctx(), id)
 			w.wants(err, harp.ErrPruned)
+			_, err = w.st.Read(w.ctx(), id, 0, store.ReadLimit{})
+			w.wants(err, harp.ErrPruned)
+			_, err = w.st.Value(w.ctx(), id)
+			w.wants(err, harp.ErrPruned)
 		}
 		_, err = w.st.BatchLog(w.ctx(), b.ID, 0, 10)
 		w.wants(err, harp.ErrPruned)

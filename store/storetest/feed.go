@@ -31,15 +31,24 @@ var feeding = []rule{
 			w.Fatalf("the last event is\n%+v, want\n%+v", last, want)
 		}
 	}},
-	{"feed/away", "a host that is away is told of with when it was last heard, however long ago the store was told another time", func(w *world) {
+	{"feed/away", "a host that is away is told of with when it was last heard, or when that was found, however long ago the store was told another time", func(w *world) {
 		_, err := w.st.OpenSession(w.ctx(), store.Session{Host: "h", At: w.now})
 		w.must(err)
-		w.submit()
-		w.pass(time.Hour)
-		w.must(w.st.PutHost(w.ctx(), store.Host{Name: "h", LastHeard: w.now}))
-		got := w.events(harp.EventFilter{After: harp.EventsFromStart, Types: []string{"host.away"}})
-		if len(got) != 1 || !got[0].Time.Equal(w.now) {
-			w.Fatalf("it is told %+v, want at %v", got, w.now)
+		for _, isFound := range []bool{false, true} { // later than it was heard
+			w.must(w.st.PutHost(w.ctx(), store.Host{Name: "h", LastHeard: w.now, Connected: true}))
+			w.submit()
+			w.pass(time.Hour)
+			from := w.cursor()
+			is := store.Host{Name: "h", LastHeard: w.now}
+			if isFound {
+				w.pass(time.Hour)
+				is.At = w.now
+			}
+			w.must(w.st.PutHost(w.ctx(), is))
+			got := w.events(harp.EventFilter{After: from, Types: []string{"host.away"}})
+			if len(got) != 1 || !got[0].Time.Equal(w.now) {
+				w.Fatalf("it is told %+v, want at %v", got, w.now)
+			}
 		}
 	}},
 	{"feed/submitted", "a job that waits has come in one event, with the state that it came in; one that is refused or submitted again in none", func(w *world) {
@@ -87,15 +96,15 @@ var feeding = []rule{
 		w.apply(j, store.End)
 		w.types(w.events(harp.EventFilter{After: from}), "job.late")
 	}},
-	{"feed/host", "a host's coming and going are events, and what else is noted of it is none", func(w *world) {
-		_, err := w.st.OpenSession(w.ctx(), store.Session{Host: "h", At: w.now})
-		w.must(err)
-		h, err := w.st.Host(w.ctx(), "h")
-		w.must(err)
-		w.must(w.st.PutHost(w.ctx(), h))
-		h.Connected = false
-		w.must(w.st.PutHost(w.ctx(), h))
-		w.must(w.st.PutHost(w.ctx(), h))
+	{"feed/host", "a host's coming, once its session has begun, and going are events, and what else is noted of it is none", func(w *world) {
+		for _, connected := range []bool{false, true, true, false, false} {
+			_, err := w.st.OpenSession(w.ctx(), store.Session{Host: "h", At: w.now})
+			w.must(err)
+			h, err := w.st.Host(w.ctx(), "h")
+			w.must(err)
+			h.Connected = connected
+			w.must(w.st.PutHost(w.ctx(), h))
+		}
 		w.types(w.events(harp.EventFilter{After: harp.EventsFromStart}), "host.online", "host.away")
 	}},
 	{"feed/queue", "cancelling a queue is one event that says by whom; its jobs follow as their rows are written", func(w *world) {
@@ -189,6 +198,7 @@ var feeding = []rule{
 		a, b := w.submit(on("a")), w.submit(on("b"))
 		_, err := w.st.OpenSession(w.ctx(), store.Session{Host: "a", At: w.now})
 		w.must(err)
+		w.must(w.st.PutHost(w.ctx(), store.Host{Name: "a", Connected: true}))
 		for _, c := range []struct {
 			f    harp.EventFilter
 			want string

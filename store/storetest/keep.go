@@ -49,7 +49,7 @@ var keeping = []rule{
 		w.must(err)
 		want := store.Host{
 			Name: "h", Fingerprint: "f", Owner: "o", Epoch: 3, Instance: "i", Boot: "b", Journal: "j", Position: 7,
-			Software: "s", Labels: map[string]string{"k": "v"}, LastHeard: w.now, Connected: true,
+			Software: "s", Labels: map[string]string{"k": "v"}, LastHeard: w.now,
 		}
 		if !reflect.DeepEqual(got, want) {
 			w.Fatalf("host is\n%+v, want\n%+v", got, want)

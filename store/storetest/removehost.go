@@ -182,7 +182,7 @@ var removing = []rule{
 		}
 		got, err := w.st.Host(w.ctx(), "h")
 		w.must(err)
-		if got.Removed || len(got.Procedures) > 0 || got.Facts != nil || !got.Connected || got.Labels["k"] != "v" {
+		if got.Removed || len(got.Procedures) > 0 || got.Facts != nil || got.Connected || got.Labels["k"] != "v" {
 			w.Fatalf("it is %+v", got)
 		}
 	}},

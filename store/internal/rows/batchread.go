@@ -207,6 +207,33 @@ func (s *Store) Request(ctx context.Context, text string) (harp.Submission, erro
 	return out, err
 }
 
+// Read implements store.Records.
+func (s *Store) Read(ctx context.Context, text string, from uint64, most store.ReadLimit) ([]harp.Record, error) {
+	out, err := s.Reader.Read(ctx, text, from, most)
+	return out, s.prunedWith(text, err)
+}
+
+// Value implements store.Jobs.
+func (s *Store) Value(ctx context.Context, text string) (harp.Value, error) {
+	out, err := s.Reader.Value(ctx, text)
+	return out, s.prunedWith(text, err)
+}
+
+// prunedWith is err, but harp.ErrPruned of a member that is not there as its batch was pruned.
+func (s *Store) prunedWith(text string, err error) error {
+	if i, _ := parseID(text); !i.isMember() || !errors.Is(err, harp.ErrNotFound) {
+		return err
+	}
+	gone := s.viewJob(text, func(snap Snapshot, i id) error {
+		_, err := s.findUnreached(snap, i)
+		return err
+	})
+	if errors.Is(gone, harp.ErrPruned) {
+		return gone
+	}
+	return err
+}
+
 // batchRequest reads the request of a batch, which is that of its members, too.
 func (r *Reader) batchRequest(snap Snapshot, text string) (out harp.Submission, err error) {
 	i, ok := parseID(text)

@@ -61,11 +61,10 @@ func (s *Store) OpenSession(ctx context.Context, in store.Session) (uint64, erro
 		}
 		row.Fingerprint, row.Owner, row.Instance, row.Boot = in.Fingerprint, in.Owner, in.Instance, in.Boot
 		row.Journal, row.Position, row.Software, row.Labels = in.Journal, in.Position, in.Software, in.Labels
-		row.LastHeard, row.Connected = in.At, true
+		row.LastHeard = in.At
 		epoch = row.Epoch
 		t.put(hostKey(in.Host), encode(row))
 		t.write(positionKey(in.Host), nil)
-		t.emitHost(harp.EventHostOnline, in.Host, nanos(in.At))
 		return nil
 	})
 	return epoch, err
@@ -106,8 +105,11 @@ func (s *Store) PutHost(ctx context.Context, h store.Host) error {
 		}
 		row.Epoch = had.Epoch
 		t.put(hostKey(h.Name), encode(row))
-		if had.Connected && !row.Connected {
-			t.emitHost(harp.EventHostAway, h.Name, max(s.sched.Latest, nanos(row.LastHeard)))
+		if what := harp.EventHostAway; had.Connected != row.Connected {
+			if row.Connected {
+				what = harp.EventHostOnline
+			}
+			t.emitHost(what, h.Name, max(s.sched.Latest, nanos(row.LastHeard), nanos(row.At)))
 		}
 		return nil
 	})
