@@ -57,3 +57,19 @@ func TestRoomForResults(t *testing.T) {
 		}
 	})
 }
+
+// TestExpectation: of a procedure that has returned nothing yet some is expected, and then as much as the most so far.
+func TestExpectation(t *testing.T) {
+	var e expectation
+	for _, c := range []struct {
+		returned int
+		want     int64
+	}{{-1, firstResult}, {0, 1}, {5000, 5000}, {70, 5000}, {1 << 20, 1 << 20}} {
+		if c.returned >= 0 {
+			e.note(c.returned)
+		}
+		if n := e.bytes(); n != c.want {
+			t.Errorf("after a result of %d bytes %d are expected, want %d", c.returned, n, c.want)
+		}
+	}
+}

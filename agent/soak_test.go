@@ -23,14 +23,22 @@ import (
 // record is told twice or out of order, what is missing is said, and what was seen to
 // start is never said to be absent.
 func TestSoak(t *testing.T) {
+	testSoak(t, 1, 20_000, agent.Limits{MaxJobSpool: 40_000, MaxRecord: 4000})
+}
+
+// TestSoakOfStores does the same with dispatchers of several stores by turns, none of which knows what the others have called, beside
+// a journal that is too small for all of them: of what gives way each is told that it was started, and nothing else.
+func TestSoakOfStores(t *testing.T) {
+	testSoak(t, 3, 300_000, agent.Limits{MaxJobSpool: 100_000, MaxRecord: 4000, MaxJournal: 150_000})
+}
+
+func testSoak(t *testing.T, stores, window int, limits agent.Limits) {
 	for seed := range uint64(16) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			inMemory(t, func(t *testing.T, p place) {
-				s := &soak{t: t, rand: rand.New(rand.NewPCG(seed, 1)), jobs: map[string]*soakJob{}, runs: map[string]int{}}
-				s.m = &machine{
-					t: t, p: p, d: listen(t, p), disk: journal.NewMemory(), offers: s.offer,
-					limits: agent.Limits{MaxJobSpool: 40_000, MaxRecord: 4000},
-				}
+				s := &soak{t: t, rand: rand.New(rand.NewPCG(seed, 1)), stores: stores, window: window, jobs: map[string]*soakJob{}, runs: map[string]int{}}
+				s.m = &machine{t: t, p: p, d: listen(t, p), disk: journal.NewMemory(), offers: s.offer, limits: limits}
+				s.m.d.welcome.Store = "store0"
 				s.boot()
 				for range 60 {
 					s.step()
@@ -48,6 +56,9 @@ type soak struct {
 	rand      *rand.Rand
 	disk      ailing // of the agent's present process
 	exchanges sync.WaitGroup
+	window    int // bytes that a call states, at most
+	stores    int
+	store     int // of the dispatcher that the agent has
 
 	mu   sync.Mutex // guards what follows
 	jobs map[string]*soakJob
@@ -57,12 +68,13 @@ type soak struct {
 // soakJob is what the dispatcher has of a job.
 type soakJob struct {
 	id      string
+	store   int // of its dispatcher
 	records int64
 	last    int64 // value of the last record
 	started bool  // it was told so
 	ended   bool
 	gone    bool // that is all that is known of its end
-	crashed bool // its process may have crashed
+	crashed bool // its process may have crashed, or another dispatcher have needed its room
 }
 
 // soakRecord is a record: its number among those that were offered, and ballast.
@@ -97,10 +109,9 @@ func (s *soak) offer(a *agent.Agent) {
 func (s *soak) step() {
 	switch s.rand.IntN(11) {
 	case 0, 1, 2:
-		s.call(&soakJob{id: harp.NewID()})
+		s.call(&soakJob{id: harp.NewID(), store: s.store})
 	case 3:
-		s.m.lose()
-		s.reconcile()
+		s.turn(s.rand.IntN(s.stores))
 	case 4:
 		s.m.away(true)
 		time.Sleep(time.Duration(s.rand.IntN(5000)) * time.Millisecond)
@@ -138,7 +149,7 @@ func (s *soak) failDisk() {
 	for range s.rand.IntN(3) {
 		time.Sleep(time.Duration(s.rand.IntN(1000)) * time.Millisecond)
 		if s.m.peer.session.Err() == nil {
-			s.call(&soakJob{id: harp.NewID()})
+			s.call(&soakJob{id: harp.NewID(), store: s.store})
 		}
 	}
 	time.Sleep(time.Duration(s.rand.IntN(3000)) * time.Millisecond)
@@ -147,16 +158,33 @@ func (s *soak) failDisk() {
 	s.reconcile()
 }
 
+// turn loses the session, and begins one with the dispatcher of a store.
+func (s *soak) turn(store int) {
+	s.store = store
+	s.m.belongsTo(fmt.Sprint("store", store))
+	s.mu.Lock()
+	for _, j := range s.jobs {
+		j.crashed = j.crashed || j.store != store
+	}
+	s.mu.Unlock()
+	s.reconcile()
+}
+
 // finish waits until all jobs have ended.
 func (s *soak) finish() {
-	s.m.lose()
-	s.reconcile()
-	time.Sleep(time.Hour)
-	synctest.Wait()
-	s.m.lose()
-	s.exchanges.Wait()
-	if len(s.m.peer.held) > 0 {
-		s.t.Errorf("held in the end: %+v", s.m.peer.held)
+	for store := range s.stores {
+		for range 2 { // what there was no room for is called again
+			s.turn(store)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+		}
+		s.m.lose()
+		s.exchanges.Wait()
+		for _, h := range s.m.peer.held {
+			if s.jobs[h.Job].store == store {
+				s.t.Errorf("held in the end: %+v", h)
+			}
+		}
 	}
 	for _, j := range s.jobs {
 		if n := s.runs[j.id]; !j.ended || n > 1 || n == 0 && !j.gone {
@@ -177,9 +205,9 @@ func (s *soak) reconcile() {
 	for id, j := range s.jobs {
 		h, is := held[id]
 		switch {
-		case j.ended && is:
+		case is && (j.ended || j.store != s.store):
 			forget = append(forget, h)
-		case j.ended:
+		case j.ended || j.store != s.store:
 		case is:
 			j.started = true
 			s.follow(j, s.m.peer.resume(id, j.records))
@@ -199,7 +227,7 @@ func (s *soak) call(j *soakJob) {
 	s.mu.Lock()
 	s.jobs[j.id] = j
 	s.mu.Unlock()
-	window := int64(1000 + s.rand.IntN(20_000))
+	window := int64(1000 + s.rand.IntN(s.window))
 	s.follow(j, s.m.peer.call("stream", nil, func(c *wire.Call, r *harp.Request) { r.ID, c.Window = j.id, window }))
 }
 
