@@ -39,8 +39,8 @@ const (
 type admission struct {
 	strangers, greeted *gate
 
-	mu      sync.Mutex // guards what follows; never held while blocked
-	silent  *list.List // of *silence, the oldest first
+	mu      sync.Mutex   // guards what follows; never held while blocked
+	silent  [2]list.List // of *silence, the oldest first: those of strangers, and those of good addresses
 	addrs   map[string]struct{}
 	maxIdle int // silent ones that are kept
 }
@@ -71,7 +71,6 @@ func newAdmission(perSecond float64, limit int) *admission {
 	a := &admission{
 		strangers: newGate(perSecond, limit/2),
 		greeted:   newGate(perSecond, limit/2),
-		silent:    list.New(),
 		addrs:     make(map[string]struct{}),
 	}
 	a.maxIdle = a.strangers.room
@@ -113,6 +112,20 @@ func (a *admission) admitConn(ctx context.Context, nc net.Conn) (net.Conn, *turn
 		return nil, nil, err
 	}
 	return nc, t, nil
+}
+
+// makeRoom sees to it that connections leave files to the rest of the program. It reports whether there is one for nc.
+func (a *admission) makeRoom(nc net.Conn) bool {
+	used := filesInUse(nc)
+	if used > silentFiles {
+		a.mu.Lock()
+		oldest := a.dropSilentLocked()
+		a.mu.Unlock()
+		if oldest != nil {
+			<-oldest.closed // else more are accepted meanwhile than there are files for
+		}
+	}
+	return used <= strangersFiles || used <= maxFiles && a.gateOf(hostOf(nc)) == a.greeted
 }
 
 // gateOf returns the gate for an address.
@@ -246,6 +259,8 @@ func networkOf(addr string) string {
 var (
 	// errSilent is why a connection that has not sent its first message was dropped.
 	errSilent = errors.New("too many connections that say nothing")
+	// errNoFiles is why one is closed that was just accepted.
+	errNoFiles = errors.New("too many files are open")
 	// errNoHello is for a first message that is none of TLS, or none of ours.
 	errNoHello = errors.New("no beginning of TLS 1.3")
 )
@@ -253,7 +268,9 @@ var (
 // silence is a connection that is waited for.
 type silence struct {
 	conn    net.Conn
-	dropped bool // guarded by the admission
+	of      *list.List
+	closed  chan struct{} // closed when conn is, as it was dropped
+	dropped bool          // guarded by the admission
 }
 
 // awaitHello waits until the peer's first message is there, and returns the connection
@@ -268,6 +285,8 @@ func (a *admission) awaitHello(ctx context.Context, nc net.Conn) (net.Conn, erro
 	e := a.hush(nc)
 	hello, err := readHello(nc)
 	if !a.unhush(e) {
+		_ = nc.Close()
+		close(e.Value.(*silence).closed)
 		return nil, errSilent
 	}
 	if err != nil {
@@ -306,23 +325,39 @@ func readHello(r io.Reader) ([]byte, error) {
 
 // hush notes a silent connection and drops the oldest if there are too many.
 func (a *admission) hush(nc net.Conn) *list.Element {
+	addr := hostOf(nc)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.silent.Len() >= a.maxIdle {
-		oldest := a.silent.Remove(a.silent.Front()).(*silence)
-		oldest.dropped = true
-		_ = oldest.conn.SetReadDeadline(longAgo) // whoever reads it closes it
+	if a.silent[0].Len()+a.silent[1].Len() >= a.maxIdle {
+		a.dropSilentLocked()
 	}
-	return a.silent.PushBack(&silence{conn: nc})
+	of := &a.silent[0]
+	if _, ok := a.addrs[addr]; ok {
+		of = &a.silent[1]
+	}
+	return of.PushBack(&silence{conn: nc, of: of, closed: make(chan struct{})})
+}
+
+// dropSilentLocked drops the oldest silent connection, one of a stranger if there is any. It returns nil if there is none.
+func (a *admission) dropSilentLocked() *silence {
+	for i := range a.silent {
+		if front := a.silent[i].Front(); front != nil {
+			oldest := a.silent[i].Remove(front).(*silence)
+			oldest.dropped = true
+			_ = oldest.conn.SetReadDeadline(longAgo) // whoever reads it closes it
+			return oldest
+		}
+	}
+	return nil
 }
 
 // unhush forgets a silent connection. It reports whether it was still kept.
 func (a *admission) unhush(e *list.Element) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if e.Value.(*silence).dropped {
-		return false
+	s := e.Value.(*silence)
+	if !s.dropped {
+		s.of.Remove(e)
 	}
-	a.silent.Remove(e)
-	return true
+	return !s.dropped
 }

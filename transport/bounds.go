@@ -12,6 +12,12 @@ const (
 	maxChainSize = 16 << 10
 	maxRSA       = 4096
 
+	// How many percent of the files that the process may have open may be in use while connections are kept that say nothing, while
+	// one of a stranger is accepted, and while any is: the program needs the others itself.
+	silentFiles    = 70
+	strangersFiles = 80
+	maxFiles       = 90
+
 	// maxGreeted is how many addresses are remembered as good ones.
 	maxGreeted = 1 << 16
 )
@@ -149,13 +155,16 @@ const (
 // Bounds returns the bounds on what peers can make this side hold, of every [Budget] and every
 // session.
 func Bounds() []Bound {
-	const bytes = "bytes"
+	const bytes, percent = "bytes", "% of files"
 	return []Bound{
 		{"first message", maxHello, bytes, "before it is the handshake's turn"},
 		{"handshake", maxHandshake, bytes, "read before the peer is known"},
 		{"certificates", maxChain, "certificates", "of a peer, verified"},
 		{"bytes of certificates", maxChainSize, bytes, "of a peer, together"},
 		{"key of RSA", maxRSA, "bits", "in a certificate; the longest curve is P-384"},
+		{"files beside silent ones", silentFiles, percent, "in use, above which for each new connection the oldest is closed that says nothing"},
+		{"files beside strangers", strangersFiles, percent, "in use, above which no connection is accepted from an address that has shown no good certificate"},
+		{"files beside connections", maxFiles, percent, "in use, above which no connection is accepted"},
 		{"good addresses", maxGreeted, "addresses", "remembered, because their handshakes do not wait behind those of others"},
 		{answersOfAll, maxAnswers, bytes, "answers being made or not yet sent"},
 		{"answers of an identity", maxIdentityAnswers, bytes, "answers; one that reads none leaves room for others"},

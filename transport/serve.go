@@ -99,6 +99,9 @@ func (s *server) acceptLoop(ctx context.Context, l net.Listener) error {
 	for {
 		nc, err := l.Accept()
 		switch {
+		case err == nil && !s.admission.makeRoom(nc):
+			s.refuse(nc, errNoFiles)
+			_ = nc.Close()
 		case err == nil:
 			wait = 0
 			s.running.Go(func() { s.serveConn(ctx, nc) })
@@ -119,7 +122,7 @@ func (s *server) serveConn(ctx context.Context, nc net.Conn) {
 	c, err := s.shake(ctx, nc)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
-			s.refusals.Warn(networkOf(hostOf(nc)), "connection refused", "addr", nc.RemoteAddr().String(), "error", err.Error())
+			s.refuse(nc, err)
 		}
 		return
 	}
@@ -127,6 +130,11 @@ func (s *server) serveConn(ctx context.Context, nc net.Conn) {
 		defer c.Close()
 		s.handle(ctx, c)
 	})
+}
+
+// refuse counts a connection that is refused.
+func (s *server) refuse(nc net.Conn, err error) {
+	s.refusals.Warn(networkOf(hostOf(nc)), "connection refused", "addr", nc.RemoteAddr().String(), "error", err.Error())
 }
 
 // shake makes the handshake when it is the connection's turn.
