@@ -189,7 +189,7 @@ func (h *host) pauses() []window.Pause {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if p := h.pause; p != nil {
-		return []window.Pause{{What: "host", By: p.By.Name, Kind: p.By.Kind, Reason: p.Reason, Since: p.Since, Until: p.Until}}
+		return []window.Pause{{What: "host", By: p.By.Name, Kind: p.By.Kind, Reason: p.Reason, Since: p.Since, Until: p.Until, Over: h.pauseTold}}
 	}
 	return nil
 }

@@ -72,6 +72,14 @@ func (h *host) currentPause() *harp.HostPause {
 	return h.pause
 }
 
+// shownPauseLocked is the pause unless that has ended by itself, whatever the clock shows since. The caller holds mu.
+func (h *host) shownPauseLocked() *harp.HostPause {
+	if h.pauseTold {
+		return nil
+	}
+	return h.pause
+}
+
 // isPaused reports whether a pause, nil if there is none, is not over. What is stored of it stays until somebody ends it.
 func isPaused(p *harp.HostPause, now time.Time) bool {
 	return p != nil && (p.Until.IsZero() || now.Before(p.Until))
@@ -196,6 +204,7 @@ func (d *Dispatcher) noteEndedPauses(ctx context.Context, some []*host, now time
 	for _, h := range some {
 		h.setPauseTold()
 	}
+	d.reviewHolds(some...) // the clock may be set back behind that end
 	return nil
 }
 

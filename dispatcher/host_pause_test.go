@@ -1,6 +1,7 @@
 package dispatcher_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -35,6 +36,45 @@ func TestAHostStaysPausedThoughTheClockIsSetBack(t *testing.T) {
 		time.Sleep(time.Minute + time.Second)
 		expectCall(t, asked)
 	})
+}
+
+// TestAPauseThatHasEndedDoesNotBeginAnew: the clock is set back behind the end of a host's pause, which was told, and the dispatcher is started
+// anew: the host is not paused.
+func TestAPauseThatHasEndedDoesNotBeginAnew(t *testing.T) {
+	for _, back := range []time.Duration{10 * time.Minute, 50 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			disk, clock := memory.NewDisk(), new(brokenClock)
+			sys := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{Now: clock.now})
+			leave := sys.agent("web01", greeter)
+			must[int](t)(sys.caller.Hosts().Pause(t.Context(), "web01", "disk", time.Now().Add(time.Hour)))
+			time.Sleep(time.Hour + time.Minute)
+			clock.set(-back)
+			time.Sleep(time.Minute)
+			check := func(sys *system, when string) {
+				job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "hello", helloArgs{Name: "x"}))
+				time.Sleep(time.Second)
+				expectState(t, job, harp.StateSucceeded)
+				if h := must[harp.HostStatus](t)(sys.caller.Hosts().Get(t.Context(), "web01")); h.Pause != nil {
+					t.Errorf("set back by %v, %s: it is paused: %+v", back, when, h.Pause)
+				}
+				for h, err := range sys.caller.Hosts().List(t.Context(), "host.paused=true") {
+					if !errors.Is(err, harp.ErrNotFound) {
+						t.Errorf("set back by %v, %s: targets see it as paused: %v, %v", back, when, h.Name, err)
+					}
+				}
+			}
+			check(sys, "at once")
+			leave()
+			synctest.Wait()
+			if err := sys.d.Shutdown(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			again := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{Now: clock.now})
+			defer again.agent("web01", greeter)()
+			synctest.Wait()
+			check(again, "started anew")
+		})
+	}
 }
 
 // So it is for a dispatcher that is started by a clock which is behind.

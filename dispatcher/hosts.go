@@ -298,7 +298,7 @@ func (h *host) status() harp.HostStatus {
 	s := harp.HostStatus{
 		Name: h.name, Online: h.session != nil, Labels: h.labels(), LabelSources: h.labelSources(), Procedures: slices.Clone(h.offers.names),
 		Facts: slices.Clone(h.row.Facts), LastHeard: h.row.LastHeard, Software: h.row.Software, Error: h.dialError,
-		Problems: h.problemsLocked(), Pause: h.pause, Drift: marksOf(h.drift, ""),
+		Problems: h.problemsLocked(), Pause: h.shownPauseLocked(), Drift: marksOf(h.drift, ""),
 	}
 	if h.session != nil {
 		s.LastHeard, s.Error = h.session.lastHeard().UTC(), ""
@@ -315,7 +315,7 @@ func (h *host) lookAt(now time.Time) inventory.Host {
 	defer h.mu.Unlock()
 	seen := inventory.Host{
 		Name: h.name, Attributes: h.attributes, Addresses: h.attributes.Addresses(),
-		Procedures: h.offers.names, Online: h.session != nil, Software: h.row.Software, Paused: isPaused(h.pause, now), Drift: h.drift,
+		Procedures: h.offers.names, Online: h.session != nil, Software: h.row.Software, Paused: isPaused(h.shownPauseLocked(), now), Drift: h.drift,
 	}
 	heard := h.row.LastHeard
 	switch {

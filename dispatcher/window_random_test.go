@@ -324,6 +324,16 @@ func (r *randomWindows) check(before *heldWorld) {
 		}
 	}
 	r.checkWhy(now)
+	r.endPauses(now)
+}
+
+// endPauses notes which pauses have ended by themselves: they do not begin anew, wherever the clock is set.
+func (r *randomWindows) endPauses(now time.Time) {
+	next := r.world.clone()
+	maps.DeleteFunc(next.pauses, func(_ string, until time.Time) bool { return !until.IsZero() && !until.After(now) })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.world = next
 }
 
 // checkWhy compares what is said of a start now with the rules.

@@ -130,10 +130,11 @@ type Pause struct {
 	Reason string
 	Since  time.Time
 	Until  time.Time // zero: until somebody ends it
+	Over   bool      // it has ended at Until, and does not begin anew where a clock is set back behind that
 }
 
 // keeps reports whether the pause keeps back starts at a moment.
-func (p Pause) keeps(at time.Time) bool { return p.Until.IsZero() || at.Before(p.Until) }
+func (p Pause) keeps(at time.Time) bool { return !p.Over && (p.Until.IsZero() || at.Before(p.Until)) }
 
 // Gate is what keeps back starts on one host, or in one of its queues, as it is known ahead of time. The zero Gate knows nothing, and keeps
 // back everything.
