@@ -61,7 +61,7 @@ type Event struct {
 	By           Principal         `json:"by,omitzero" msgpack:"by"`                         // who asked for it, if somebody did
 	Labels       map[string]string `json:"labels,omitempty" msgpack:"labels,omitempty"`      // of the job
 	Batch        string            `json:"batch,omitempty" msgpack:"batch,omitempty"`        // that it is about, or of the job
-	Schedule     string            `json:"schedule,omitempty" msgpack:"sched,omitempty"`     // that it is about
+	Schedule     string            `json:"schedule,omitempty" msgpack:"sched,omitempty"`     // that it is about, or whose run the batch is
 	Window       string            `json:"window,omitempty" msgpack:"window,omitempty"`      // that it is about
 	Notification string            `json:"notification,omitempty" msgpack:"notif,omitempty"` // that it is about
 	Until        time.Time         `json:"until,omitzero" msgpack:"until,omitempty"`         // of a pause: when it ends by itself

@@ -158,7 +158,7 @@ func (n *notifier) purge(ctx context.Context) error {
 
 // lookAtEvents makes messages of a page of what has happened, and reports whether there may be more; not if too many messages wait.
 func (n *notifier) lookAtEvents(ctx context.Context) (more bool, err error) {
-	look := &lookout{n: n, batches: map[string]string{}}
+	look := &lookout{n: n}
 	for {
 		s := n.begin()
 		if s.isFull() || !n.fullSince.IsZero() && s.pending > goOn {
@@ -238,10 +238,8 @@ func (n *notifier) restart(ctx context.Context) error {
 type lookout struct {
 	n       *notifier
 	matcher *target.Matcher
-	failed  bool              // the target cannot be used now
-	more    bool              // the target asks for more of a host than its name
-	batches map[string]string // whose runs batches are, as far as that was asked
-	err     error             // why that cannot be read now; nil: it can
+	failed  bool // the target cannot be used now
+	more    bool // the target asks for more of a host than its name
 }
 
 // at makes messages of events, until too many wait, and stores them.
@@ -289,9 +287,9 @@ func (l *lookout) handleEvent(ctx context.Context, s *notifyStep, no uint64, e *
 		isBack = a.told && e.Type == harp.EventHostOnline
 	}
 	doc := &n.doc.Notification
-	notes := n.d.notesOf(ctx, doc, e, func(batch string) string { return l.scheduleOf(ctx, batch) }, func(host string) bool { return l.isTarget(ctx, host) })
+	notes := n.d.notesOf(ctx, doc, e, func(host string) bool { return l.isTarget(ctx, host) })
 	if !isBack && !selects(doc, e, notes) { // one that waited for hosts may have been replaced by one that tells of each
-		return l.err
+		return nil
 	}
 	if doc.For > 0 && e.Type == harp.EventHostAway {
 		return l.handleAway(s, e)
@@ -324,29 +322,6 @@ func (l *lookout) handleBack(ctx context.Context, s *notifyStep, e *harp.Event) 
 	s.state.Away--
 	s.away[e.Host] = nil
 	return nil
-}
-
-// scheduleOf is the schedule whose run a batch is; "": none's, or it is gone. What cannot be read now is read when the event is looked at
-// again: err says so.
-func (l *lookout) scheduleOf(ctx context.Context, batch string) string {
-	if batch == "" {
-		return ""
-	}
-	name, known := l.batches[batch]
-	if known {
-		return name
-	}
-	b, err := l.n.d.store.Batch(ctx, batch)
-	switch {
-	case err == nil:
-		name = b.Member.Schedule
-	case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned), errors.Is(err, store.ErrDamaged):
-	default:
-		l.err = err
-		return ""
-	}
-	l.batches[batch] = name
-	return name
 }
 
 // isTarget reports whether the target of the notification selects a host now. One that cannot be used selects all, and so does one that
@@ -433,7 +408,7 @@ func (n *notifier) addAwayMessage(ctx context.Context, s *notifyStep, name strin
 	doc.Told = true
 	s.change(awayKind(n.name), name, old, wire.Encode(doc))
 	s.away[name] = &awayHost{told: true}
-	notes := n.d.notesOf(ctx, &n.doc.Notification, &doc.Event, nil, nil)
+	notes := n.d.notesOf(ctx, &n.doc.Notification, &doc.Event, nil)
 	s.add(n.d.store.EventNumber(doc.Event.Cursor), newMessage(&n.doc.Notification, &doc.Event, notes))
 	return nil
 }

@@ -72,7 +72,6 @@ func messageID(storeID, notification string, event uint64) string {
 
 // eventNotes are what is to be known of an event beside itself. A lookup is made only where a notification needs it.
 type eventNotes struct {
-	schedule func() string          // whose run the batch of the event is; "": none's
 	isTarget func(host string) bool // the target selects the host
 	details  func() map[string]any  // arguments and result
 }
@@ -103,14 +102,8 @@ func selects(n *harp.Notification, e *harp.Event, notes eventNotes) bool {
 			return false
 		}
 	}
-	if len(n.Schedules) > 0 {
-		name := e.Schedule
-		if name == "" {
-			name = notes.schedule()
-		}
-		if name == "" || !like(n.Schedules, name) {
-			return false
-		}
+	if len(n.Schedules) > 0 && (e.Schedule == "" || !like(n.Schedules, e.Schedule)) {
+		return false
 	}
 	return n.Target == "" || e.Host != "" && notes.isTarget(e.Host)
 }
@@ -335,11 +328,10 @@ func testMessage(n *harp.Notification, now time.Time) *messageDocument {
 	}
 }
 
-// notesOf are what is known of an event beside itself. scheduleOf says whose run a batch is, isTarget whether a host is in the target.
-func (d *Dispatcher) notesOf(ctx context.Context, n *harp.Notification, e *harp.Event, scheduleOf func(batch string) string, isTarget func(host string) bool) eventNotes {
+// notesOf are what is known of an event beside itself. isTarget says whether a host is in the target.
+func (d *Dispatcher) notesOf(ctx context.Context, n *harp.Notification, e *harp.Event, isTarget func(host string) bool) eventNotes {
 	return eventNotes{
 		isTarget: isTarget,
-		schedule: func() string { return scheduleOf(e.Batch) },
 		details:  func() map[string]any { return d.jobDetails(ctx, n, e.Job) },
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // TestSelects: each field of a notification leaves out what is not so.
 func TestSelects(t *testing.T) {
-	failed := harp.Event{Type: harp.EventJobFailed, Host: "db01", Procedure: "disk.check", State: harp.StateFailed, Batch: "b", Labels: map[string]string{"team": "db", "x": ""}}
+	failed := harp.Event{Type: harp.EventJobFailed, Host: "db01", Procedure: "disk.check", State: harp.StateFailed, Batch: "b", Schedule: "nightly", Labels: map[string]string{"team": "db", "x": ""}}
 	for _, c := range []struct {
 		name string
 		n    harp.Notification
@@ -39,15 +39,7 @@ func TestSelects(t *testing.T) {
 		{"another host", harp.Notification{On: []string{"*"}, Target: "role=db"}, harp.Event{Type: harp.EventHostAway, Host: "web01"}, false},
 		{"no host", harp.Notification{On: []string{"*"}, Target: "role=db"}, harp.Event{Type: harp.EventBatchFailed}, false},
 	} {
-		notes := eventNotes{
-			schedule: func() string {
-				if c.e.Batch == "" {
-					return ""
-				}
-				return "nightly"
-			},
-			isTarget: func(host string) bool { return host == "db01" },
-		}
+		notes := eventNotes{isTarget: func(host string) bool { return host == "db01" }}
 		if got := selects(&c.n, &c.e, notes); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}

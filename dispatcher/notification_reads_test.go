@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -13,38 +12,6 @@ import (
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/memory"
 )
-
-// batchOfSchedule is a store whose batches are runs of a schedule, and cannot be read at first.
-type batchOfSchedule struct {
-	store.Store
-	troubles atomic.Int32
-}
-
-func (s *batchOfSchedule) Batch(context.Context, string) (*store.Batch, error) {
-	if s.troubles.Add(-1) >= 0 {
-		return nil, errTrouble
-	}
-	return &store.Batch{Member: store.Job{Schedule: "nightly"}}, nil
-}
-
-// TestNotificationWhenABatchCannotBeRead: an event of which it cannot be read now whose run it is about is looked at again.
-func TestNotificationWhenABatchCannotBeRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hook := &countingHook{got: map[string]int{}}
-		st := &batchOfSchedule{Store: memory.OpenDisk(memory.NewDisk(), nil)}
-		st.troubles.Store(2)
-		d := must[*dispatcher.Dispatcher](t)(dispatcher.Open(t.Context(), st, dispatcher.Config{Senders: []notify.Sender{hook}}))
-		defer func() { ok(t, d.Shutdown(context.WithoutCancel(t.Context()))) }()
-		to := harp.Receiver{Webhook: &harp.Webhook{URL: "https://x", Secrets: []string{"s"}}}
-		ok(t, d.Caller().Notifications().Put(t.Context(), harp.Notification{Name: "n", On: []string{"batch.*"}, Schedules: []string{"night*"}, To: to}))
-		id := harp.NewID()
-		ok(t, st.AppendEvents(t.Context(), harp.Event{Type: harp.EventBatchWave, Time: time.Now(), Batch: id}))
-		time.Sleep(time.Minute)
-		if n := hook.count("batch.wave: " + id); n != 1 {
-			t.Errorf("it was told %d times", n)
-		}
-	})
-}
 
 // pagedFeed is a store with pages of one event.
 type pagedFeed struct {

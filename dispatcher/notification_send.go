@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -78,6 +79,8 @@ func (n *notifier) try(m *queued, sender notify.Sender, to harp.Receiver) {
 	n.sending--
 	switch {
 	case n.sends.Err() != nil && !out.taken: // it was cut short, and is tried again after the restart
+		m.busy = false
+	case err == nil && !out.taken && !out.lost && !reflect.DeepEqual(to, n.doc.Notification.To): // it goes to another receiver now
 		m.busy = false
 	case err != nil:
 		n.d.repeated.Warn("notification "+n.name, "a message cannot be read now", "notification", n.name, "err", err)
@@ -314,10 +317,9 @@ func (n *notifier) retry(ctx context.Context, op store.Operation, id string) (in
 func (n *notifier) chosen(id string) (all []*queued) {
 	for _, no := range slices.Sorted(maps.Keys(n.messages)) {
 		m := n.messages[no]
-		if m.busy || id != "" && n.messageID(m) != id {
-			continue
+		if id == "" || n.messageID(m) == id {
+			all = append(all, m)
 		}
-		all = append(all, m)
 	}
 	return all
 }
@@ -325,6 +327,9 @@ func (n *notifier) chosen(id string) (all []*queued) {
 // tryAgain makes a message due now. One that was given up is tried as often as a new one.
 func (n *notifier) tryAgain(ctx context.Context, s *notifyStep, m *queued) error {
 	now := time.Now()
+	if m.busy {
+		return nil // it is being tried
+	}
 	if !m.givenUp {
 		s.done = append(s.done, func() { m.due = now })
 		return nil

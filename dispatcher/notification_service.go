@@ -151,13 +151,16 @@ func (d *Dispatcher) planNotification(ctx context.Context, doc notificationDocum
 	return put, nil
 }
 
-// replace makes a notification another, or one that is being deleted.
+// replace makes a notification another, or one that is being deleted. Where it is in the feed is stored: what was looked at before is not
+// looked at again after a restart, by what is put now.
 func (n *notifier) replace(doc notificationDocument) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.doc, n.broken = doc, nil
 	if doc.Deleted {
 		n.stop()
+	} else if err := n.begin().commit(n.d.ctx, store.Operation{}, 0); err != nil { // the loop tries again
+		n.d.repeated.Warn("notification "+n.name, "where a notification is cannot be stored", "notification", n.name, "err", err)
 	}
 	signal(n.kick)
 }

@@ -200,7 +200,11 @@ func (n *notifier) loadAway(ctx context.Context) error {
 				continue
 			}
 			wait := cmp.Or(n.doc.Notification.For, harp.MaxNotificationWait)
-			n.away[doc.Name] = &awayHost{due: n.d.remaining(a.Due, wait), told: a.Told}
+			due := n.d.remaining(a.Due, wait)
+			if back := time.Now().Add(returningTime); due.Before(back) { // it may have come back while nobody looked
+				due = back
+			}
+			n.away[doc.Name] = &awayHost{due: due, told: a.Told}
 		}
 		if cursor = next; cursor == "" {
 			break

@@ -422,7 +422,7 @@ func (t *tx) emitBatchChange(b *batch, before *store.BatchLife, now int64, by ha
 // emitBatch writes an event about a batch as it is now.
 func (t *tx) emitBatch(b *batch, what harp.EventType, at int64, by *harp.Principal) {
 	t.of = b.id
-	row := eventRow{At: at, Type: what, Procedure: b.row.Member.Procedure, Reason: b.life.Reason, By: by, Labels: b.row.Member.Labels, Batch: t.of[:]}
+	row := eventRow{At: at, Type: what, Procedure: b.row.Member.Procedure, Reason: b.life.Reason, By: by, Labels: b.row.Member.Labels, Batch: t.of[:], Schedule: b.row.Member.Schedule}
 	if what == harp.EventBatchWave {
 		row.Reason = fmt.Sprintf("%d of %d", b.life.Wave, len(b.row.Plan.Waves))
 	}

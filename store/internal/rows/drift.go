@@ -152,7 +152,7 @@ func (t *tx) putDrift(j *store.Job, i id, row *driftRow) error {
 		batch, _ := parseID(j.Batch)
 		t.emit(eventRow{
 			At: nanos(row.Checked), Type: harp.EventHostDrift, Job: i[:], Host: j.Host, Procedure: j.Procedure,
-			Reason: j.Drift + ": " + string(row.Mark), Labels: j.Labels, Batch: batch[:],
+			Reason: j.Drift + ": " + string(row.Mark), Labels: j.Labels, Batch: batch[:], Schedule: j.Schedule,
 		})
 	}
 	return nil

@@ -138,7 +138,7 @@ func (t *tx) emitJob(what harp.EventType, i id, j *store.Job, at int64, by *harp
 	t.of = i
 	row := eventRow{
 		At: at, Type: what, Job: t.of[:], Host: j.Host, Procedure: j.Procedure, Queue: j.Queue,
-		State: j.State, Reason: j.Reason, Attempt: j.Attempt, By: by, Labels: j.Labels,
+		State: j.State, Reason: j.Reason, Attempt: j.Attempt, By: by, Labels: j.Labels, Schedule: j.Schedule,
 	}
 	if j.Batch != "" {
 		batch, _ := parseID(j.Batch)
