@@ -58,6 +58,7 @@ const (
 	TimeByHand     = "by_hand"    // skipped: somebody asked for it, or changed the times of the schedule while this one waited for its jitter, or deleted it while this one was to be decided
 	TimeDependency = "dependency" // skipped: a run of another schedule did not end as Schedule.After says, or counts no more
 	TimeDown       = "down"       // missed: no dispatcher was there
+	TimeRestored   = "restored"   // missed: the store was restored from a backup, and it may have fired since that was made
 	TimeTooLate    = "catch_up"   // missed: later than CatchUp or Within, or more than CatchUpMost
 	TimeClock      = "clock"      // missed: the clock was set forward over it
 	TimeNoSpace    = "no_space"   // missed: the dispatcher's disk had no room

@@ -424,10 +424,10 @@ func TestScheduleAfterRestored(t *testing.T) {
 		w.sys.StartDispatcher()
 		w.sys.WaitOnline("web01")
 		w.settle()
-		w.wrote("both", "missed down a * succeeded")
+		w.wrote("both", "missed restored a * succeeded")
 		w.run("b")
-		w.wrote("both", "missed down a * succeeded")
+		w.wrote("both", "missed restored a * succeeded")
 		w.run("a")
-		w.wrote("both", "missed down a * succeeded", "fired b * succeeded, a * succeeded")
+		w.wrote("both", "missed restored a * succeeded", "fired b * succeeded, a * succeeded")
 	})
 }

@@ -392,7 +392,7 @@ func TestScheduleLate(t *testing.T) {
 	})
 }
 
-// A store that was restored fires no time that may have fired since the backup was made.
+// A store that was restored fires no time that may have fired since the backup was made, and says that these may have.
 func TestScheduleRestored(t *testing.T) {
 	inTimetable(t, nil, func(w *timetable) {
 		w.pass(2)
@@ -404,6 +404,32 @@ func TestScheduleRestored(t *testing.T) {
 		w.restart(0)
 		w.pass(2)
 		w.fired(1, 2, 3, 4, 5, 6, 7)
-		w.wrote("missed down 3-5")
+		w.wrote("missed restored 3-5")
+	})
+}
+
+// So it is with what is left of a backfill, and with times of a pause that may have been ended since the backup was made.
+func TestScheduleRestoredInAPause(t *testing.T) {
+	inTimetable(t, nil, func(w *timetable) {
+		w.pass(1)
+		w.must(w.schedules().Pause(w.Context(), "s", "", time.Time{}))
+		w.pass(3)
+		if _, err := w.schedules().Backfill(w.Context(), "s", w.begun.Add(time.Second), w.begun.Add(4*time.Minute+time.Second)); err != nil {
+			w.Fatal(err)
+		}
+		var backup bytes.Buffer
+		w.must(w.sys.Caller().Backup(w.Context(), &backup))
+		w.must(w.schedules().Unpause(w.Context(), "s"))
+		w.pass(2)
+		w.sys.StopDispatcher()
+		w.sys.RestoreDispatcher(&backup)
+		w.restart(0)
+		w.pass(1)
+		w.fired(1, 2, 3, 4, 5, 6)
+		w.wrote("backfill missed restored 2-4", "skipped paused 2-4", "missed restored 5-6", "skipped paused 7-7")
+		page, err := w.sys.Caller().EventsPage(w.Context(), harp.EventFilter{After: harp.EventsFromStart, Types: []string{"schedule.missed"}}, false)
+		if w.must(err); len(page.Events) != 2 || page.Events[0].Schedule != "s" || page.Events[0].Reason != harp.TimeRestored {
+			w.Errorf("the events are %+v", page.Events)
+		}
 	})
 }

@@ -91,7 +91,7 @@ func (l ScheduleLife) judgeEnd(r ScheduleRules, at ScheduleSight, e ScheduleEnd)
 	p, paused := l.pauseAt(e.At)
 	switch {
 	case !e.At.After(l.Restored):
-		return oneTime(harp.TimeMissed, harp.TimeDown, "", e.At)
+		return oneTime(harp.TimeMissed, harp.TimeRestored, "", e.At)
 	case !known || e.At.Before(l.Through):
 		return oneTime(harp.TimeSkipped, harp.TimeDependency, "before the schedule was put", e.At)
 	case !d.On.Fits(e.State):

@@ -69,7 +69,7 @@ func TestScheduleEnds(t *testing.T) {
 		"of another":             {one, []store.ScheduleEnd{endOf("c", 9, good)}, "", "", nil, []string{"skipped dependency c9", "wait"}},
 		"of none any more":       {nil, []store.ScheduleEnd{endOf("a", 9, good)}, "", "", nil, []string{"skipped dependency a9", "wait"}},
 		"before it was put":      {one, []store.ScheduleEnd{endOf("a", 8, good), endOf("a", 9, good)}, "", "", func(l *store.ScheduleLife) { l.Through = tick(9) }, []string{"skipped dependency a8", "fire a9", "wait"}},
-		"restored":               {one, []store.ScheduleEnd{endOf("a", 8, good), endOf("a", 9, good)}, "", "", func(l *store.ScheduleLife) { l.Restored = tick(8) }, []string{"missed down a8", "fire a9", "wait"}},
+		"restored":               {one, []store.ScheduleEnd{endOf("a", 8, good), endOf("a", 9, good)}, "", "", func(l *store.ScheduleLife) { l.Restored = tick(8) }, []string{"missed restored a8", "fire a9", "wait"}},
 		"too late":               {soon, []store.ScheduleEnd{endOf("a", 6, good), endOf("a", 7, good)}, "", "", nil, []string{"missed catch_up a6", "fire a7", "wait"}},
 		"paused":                 {one, []store.ScheduleEnd{endOf("a", 5, good), endOf("a", 9, good)}, "", "", pause(6, 20, false), []string{"skipped paused a5", "skipped paused a9", "wait"}},
 		"in a pause":             {one, []store.ScheduleEnd{endOf("a", 5, good), endOf("a", 9, good)}, "", "", pause(3, 7, true), []string{"skipped paused a5", "fire a9", "wait"}},
@@ -89,7 +89,7 @@ func TestScheduleEnds(t *testing.T) {
 		"waits too long":         {soon, nil, harp.OverlapQueue, "r", func(l *store.ScheduleLife) { l.Waiting, l.Waits = tick(6), []store.ScheduleEnd{endOf("a", 6, good)} }, []string{"missed catch_up a6", "wait"}},
 		"waits over a restore": {one, nil, harp.OverlapQueue, "r", func(l *store.ScheduleLife) {
 			l.Waiting, l.Waits, l.Restored = tick(6), []store.ScheduleEnd{endOf("a", 6, good)}, tick(7)
-		}, []string{"missed down a6", "wait"}},
+		}, []string{"missed restored a6", "wait"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			life := store.ScheduleLife{Through: tick(0)}

@@ -184,7 +184,7 @@ func (l ScheduleLife) nextWaiting(r ScheduleRules, times ScheduleTimes, at Sched
 	nominal := l.Waiting
 	switch {
 	case !nominal.After(l.Restored):
-		return l.settleWaiting(harp.TimeMissed, harp.TimeDown, ""), true
+		return l.settleWaiting(harp.TimeMissed, harp.TimeRestored, ""), true
 	case slices.ContainsFunc(l.Waits, func(e ScheduleEnd) bool { return e.isTooLate(r, at.Now) }):
 		return l.settleWaiting(harp.TimeMissed, harp.TimeTooLate, ""), true
 	}
@@ -237,10 +237,10 @@ func oneTime(outcome harp.TimeOutcome, reason, detail string, nominal time.Time)
 func (l ScheduleLife) judge(r ScheduleRules, at ScheduleSight, t ScheduleTime, first time.Time) LedgerRun {
 	p, paused := l.pauseAt(t.Time)
 	switch tooLate := at.Now.Sub(t.Time) > r.CatchUp; {
+	case !t.Time.After(l.Restored): // whether it was paused then nobody knows either
+		return oneTime(harp.TimeMissed, harp.TimeRestored, "", t.Nominal)
 	case paused:
 		return oneTime(harp.TimeSkipped, harp.TimePaused, p.detail(), t.Nominal)
-	case !t.Time.After(l.Restored):
-		return oneTime(harp.TimeMissed, harp.TimeDown, "", t.Nominal)
 	case tooLate && at.isJumped(t.Time):
 		return oneTime(harp.TimeMissed, harp.TimeClock, "", t.Nominal)
 	case tooLate && t.Time.Before(at.Awake):

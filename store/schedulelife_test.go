@@ -78,10 +78,10 @@ func (w *scheduleWorld) expect(nominal int) (harp.TimeOutcome, string) {
 		}
 	}
 	switch {
+	case at <= w.restore:
+		return harp.TimeMissed, harp.TimeRestored
 	case w.isPaused(at):
 		return harp.TimeSkipped, harp.TimePaused
-	case at <= w.restore:
-		return harp.TimeMissed, harp.TimeDown
 	case w.isTooLate(at) && slices.ContainsFunc(w.jumps, func(j [2]int) bool { return j[0] <= at && at < j[1] }):
 		return harp.TimeMissed, harp.TimeClock
 	case w.isTooLate(at) && at < w.awake:
@@ -182,7 +182,7 @@ func (w *scheduleWorld) checkWaited(t testing.TB, before store.ScheduleLife, d s
 	t.Helper()
 	n := tickOf(before.Waiting)
 	if n <= w.restore {
-		if d.Entry.Outcome != harp.TimeMissed || d.Entry.Reason != harp.TimeDown {
+		if d.Entry.Outcome != harp.TimeMissed || d.Entry.Reason != harp.TimeRestored {
 			w.fail(t, "time %d may have fired before a restore, and %+v", n, d)
 		}
 		w.book(t, d, 1)

@@ -262,6 +262,7 @@ var reasonTexts = map[string]string{
 	harp.TimeByHand:     "by hand",
 	harp.TimeDependency: "its condition was not met",
 	harp.TimeDown:       "no dispatcher was running",
+	harp.TimeRestored:   "the store was restored: it may have fired since the backup",
 	harp.TimeTooLate:    "too late to catch up",
 	harp.TimeClock:      "the clock was set past it",
 	harp.TimeNoSpace:    "no space left",
