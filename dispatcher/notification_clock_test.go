@@ -44,3 +44,30 @@ func TestNotificationsWaitNoLongerThoughTheClockWasSetBack(t *testing.T) {
 		}
 	}
 }
+
+// TestGapIsCountedToTheEvent: of events that were deleted before a notification has looked at them it is told how many, also of one.
+func TestGapIsCountedToTheEvent(t *testing.T) {
+	st := memory.Open(nil)
+	d := opened(t, st, Config{})
+	begun := time.Now()
+	ok := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 5 {
+		ok(st.AppendEvents(t.Context(), harp.Event{Type: harp.EventHostAway, Host: "h", Time: begun.Add(time.Duration(n) * time.Hour)}))
+	}
+	page, err := st.Events(t.Context(), harp.EventFilter{After: harp.EventsFromStart}, pageBytes)
+	ok(err)
+	third := st.EventNumber(page.Events[2].Cursor)
+	_, err = st.Prune(t.Context(), store.Retention{EventsBefore: begun.Add(150 * time.Minute)}, begun)
+	ok(err)
+	for lost, want := range []string{"", "1 events were deleted for their age before they were looked at", "2 events were deleted for their age before they were looked at"} {
+		n := d.newNotifier(notificationDocument{Notification: harp.Notification{Name: "n"}})
+		n.state.No = third - uint64(lost)
+		if page, err := n.findPlace(t.Context()); err != nil || st.EventNumber(page.Events[0].Cursor) != third+1 || n.gap != want {
+			t.Errorf("%d are lost: %q, %+v, %v", lost, n.gap, page, err)
+		}
+	}
+}

@@ -285,6 +285,48 @@ func TestTries(t *testing.T) {
 	})
 }
 
+// TestWaitForAReceiverIsBounded: a receiver that asks for a longer pause than a day is tried again after a day.
+func TestWaitForAReceiverIsBounded(t *testing.T) {
+	notified(t, dispatcher.Config{}, func(t *testing.T, sys *harptest.System, r *receivers) {
+		r.answers(func(context.Context, string, notify.Message) error {
+			return &notify.Error{Answer: "503", After: 1000 * time.Hour}
+		})
+		putNotification(t, sys, harp.Notification{Name: "n", On: []string{"job.failed"}, To: to(hook)})
+		fail(t, sys, 1)
+		time.Sleep(time.Second)
+		r.answers(nil)
+		time.Sleep(23 * time.Hour)
+		if n := len(r.taken(hook)); n != 0 {
+			t.Errorf("%d messages were taken before their time", n)
+		}
+		time.Sleep(time.Hour)
+		if n := len(r.taken(hook)); n != 1 {
+			t.Errorf("%d messages were taken after a day", n)
+		}
+	})
+}
+
+// TestRetryStartsOver: a message that was given up is tried as often as a new one when it is retried.
+func TestRetryStartsOver(t *testing.T) {
+	notified(t, dispatcher.Config{}, func(t *testing.T, sys *harptest.System, r *receivers) {
+		r.answers(func(context.Context, string, notify.Message) error { return &notify.Error{Answer: "503"} })
+		putNotification(t, sys, harp.Notification{Name: "n", On: []string{"job.failed"}, To: to(hook)})
+		fail(t, sys, 1)
+		for _, want := range []int{10, 20} {
+			time.Sleep(5 * 24 * time.Hour)
+			r.mu.Lock()
+			tries := r.tries
+			r.mu.Unlock()
+			if s := status(t, sys, "n"); tries != want || s.GivenUp != 1 {
+				t.Fatalf("it was tried %d times, want %d: %+v", tries, want, s)
+			}
+			if n, err := sys.Caller().Notifications().Retry(t.Context(), "n", ""); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+	})
+}
+
 // TestBehind: beyond 1,000 messages a notification waits itself, and says so once; when they are taken it goes on where it was, and
 // says that too. Another one is not kept waiting.
 func TestBehind(t *testing.T) {
