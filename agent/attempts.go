@@ -5,9 +5,8 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp/agent/journal"
-	"github.com/harpcaller/harp/internal/wire"
-
 	"github.com/harpcaller/harp/internal/wake"
+	"github.com/harpcaller/harp/internal/wire"
 )
 
 // key names an attempt. origin is empty for dispatchers; a direct caller, whose

@@ -14,9 +14,8 @@ import (
 	"github.com/harpcaller/harp/agent/internal/command"
 	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
-	"github.com/harpcaller/harp/internal/wire"
-
 	"github.com/harpcaller/harp/internal/wake"
+	"github.com/harpcaller/harp/internal/wire"
 )
 
 // Why a command's run ended without its end.

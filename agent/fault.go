@@ -7,9 +7,8 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
-	"github.com/harpcaller/harp/internal/wire"
-
 	"github.com/harpcaller/harp/internal/text"
+	"github.com/harpcaller/harp/internal/wire"
 )
 
 // The types of failures that are not the procedure's own words.

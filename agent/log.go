@@ -8,9 +8,8 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/life"
-	"github.com/harpcaller/harp/internal/wire"
-
 	"github.com/harpcaller/harp/internal/text"
+	"github.com/harpcaller/harp/internal/wire"
 )
 
 // Log returns a logger whose lines become records of kind log of the job that a

@@ -13,9 +13,8 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/agent/journal"
-	"github.com/harpcaller/harp/internal/wire"
-
 	"github.com/harpcaller/harp/internal/wake"
+	"github.com/harpcaller/harp/internal/wire"
 )
 
 // A cancel that is on the disk when the journal is opened anew reaches the procedure,

@@ -9,10 +9,9 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/life"
+	"github.com/harpcaller/harp/internal/wake"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
-
-	"github.com/harpcaller/harp/internal/wake"
 )
 
 // startedAfter is how long an attempt runs before its peer is told that it does, unless there is

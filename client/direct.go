@@ -7,10 +7,9 @@ import (
 	"sync"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wake"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
-
-	"github.com/harpcaller/harp/internal/wake"
 )
 
 // DirectHost is a connection to one agent, without a dispatcher between: calls start at

@@ -9,10 +9,9 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/internal/wake"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
-
-	"github.com/harpcaller/harp/internal/wake"
 )
 
 // handleReceived handles a frame from the agent, or the error that ends the frames.

@@ -9,9 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/harpcaller/harp/internal/workers"
-
 	"github.com/harpcaller/harp/internal/wake"
+	"github.com/harpcaller/harp/internal/workers"
 )
 
 // Options are the settings of a session. The zero value works.
