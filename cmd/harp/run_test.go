@@ -132,9 +132,9 @@ func TestRunSaysWhatItWillDo(t *testing.T) {
 	runNew := func(change func(*cli), args string) said {
 		return runFake(t, t.Context(), f, change, append(strings.Fields("run demo* count to=3"), strings.Fields(args)...)...)
 	}
-	f.batches.preview = harp.Preview{Hosts: 512, Away: 3, Unfit: 1, UnfitHosts: []harp.UnfitHost{{Host: "db01", Err: failures.NotFound("procedure", "count")}}, Digest: "d"}
+	f.batches.preview = harp.Preview{Hosts: 512, Away: 3, Unfit: 1, Held: 2, UnfitHosts: []harp.UnfitHost{{Host: "db01", Err: failures.NotFound("procedure", "count")}}, Digest: "d"}
 	got := runNew(typing("n\n"), "--parallel 50 --stop-after 5% --rolling 1,10% --when-unfit skip")
-	want := "count on 512 hosts (3 away, 1 unfit), 50 at a time, in waves up to 1, 52, 512, stop after 26 failures. Run it? [y/N] harp: aborted; nothing was run\n"
+	want := "count on 512 hosts (3 away, 1 unfit, 2 held), 50 at a time, in waves up to 1, 52, 512, stop after 26 failures. Run it? [y/N] harp: aborted; nothing was run\n"
 	if got != (said{stderr: want, code: exitUsage}) {
 		t.Errorf("got %+v", got)
 	}

@@ -274,7 +274,6 @@ func (s *Store) insertBatch(t *tx, i id, in *store.BatchSubmission, names [][]by
 	for _, at := range []*time.Time{&row.Member.SubmitTime, &row.Member.NotBefore, &row.Member.Expires, &row.Member.FireTime, &row.Plan.StartAfter} {
 		*at = fromNanos(nanos(*at)) // as it will be read
 	}
-	row.Member.Batch = row.ID
 	b := &batch{id: i, row: row, life: store.BeginBatch(&row.Plan, fromNanos(now)), piece: -1, fresh: true}
 	b.slots = s.sched.OpenBatch(row.ID, row.Plan.Parallel, row.Hosts, row.Member.Principal)
 	s.batches[i] = b

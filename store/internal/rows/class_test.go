@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"iter"
@@ -253,6 +254,31 @@ func TestDamagedBatchCountsNoMore(t *testing.T) {
 		t.Errorf("then it is %v", err)
 	}
 	check()
+}
+
+// TestDamagedEntryOfABatchKeepsNoOther: of what ended first nobody can read which batch it is, and those that ended later are deleted all
+// the same.
+func TestDamagedEntryOfABatchKeepsNoOther(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	endBatchAt(t, s, noon, "p", 2)
+	next := endBatchAt(t, s, noon.Add(time.Minute), "p", 2)
+	var first []byte
+	if err := s.view(func(snap Snapshot) error {
+		for entry, err := range snap.Keys(indexKey(byBatchEnd)) {
+			first = bytes.Clone(entry.Key)
+			return err
+		}
+		return nil
+	}); err != nil || first == nil {
+		t.Fatal(err)
+	}
+	e.flip(first)
+	later := noon.Add(time.Hour)
+	prune(t, s, store.Retention{EndedBefore: later, RulesAt: later}, later)
+	if _, err := s.Batch(t.Context(), next.ID); !errors.Is(err, harp.ErrPruned) {
+		t.Errorf("the next is %v", err)
+	}
 }
 
 // TestDamagedBatchWithoutALifeCountsNoMore: of a batch of which neither row can be read nobody knows what it counts: it is counted anew, and
