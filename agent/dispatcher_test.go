@@ -16,7 +16,8 @@ import (
 type dispatcher struct {
 	t        testing.TB
 	addr     string
-	sessions chan *peer // those that are READY
+	sessions chan *peer    // those that are READY
+	ponders  time.Duration // before it answers HELLO
 
 	mu      sync.Mutex
 	welcome wire.Welcome
@@ -83,6 +84,7 @@ func (d *dispatcher) meet(ctx context.Context, conn *transport.Conn) (*peer, err
 	if err := p.hear(ctx, wire.TypeHello, &p.hello); err != nil {
 		return nil, err
 	}
+	time.Sleep(d.ponders)
 	d.mu.Lock()
 	d.hellos++
 	welcome, refuse := d.welcome, d.refuse

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,7 +22,7 @@ import (
 // TestSoak lets sessions, exchanges, the disk and the agent's process fail at random, with
 // a dispatcher that keeps what it is told and asks for the rest. Nothing runs twice, no
 // record is told twice or out of order, what is missing is said, and what was seen to
-// start is never said to be absent.
+// start is never said to be absent, nor the journal to be less far than it was.
 func TestSoak(t *testing.T) {
 	testSoak(t, 1, 20_000, agent.Limits{MaxJobSpool: 40_000, MaxRecord: 4000})
 }
@@ -38,7 +39,7 @@ func testSoak(t *testing.T, stores, window int, limits agent.Limits) {
 			inMemory(t, func(t *testing.T, p place) {
 				s := &soak{t: t, rand: rand.New(rand.NewPCG(seed, 1)), stores: stores, window: window, jobs: map[string]*soakJob{}, runs: map[string]int{}}
 				s.m = &machine{t: t, p: p, d: listen(t, p), disk: journal.NewMemory(), offers: s.offer, limits: limits}
-				s.m.d.welcome.Store = "store0"
+				s.m.d.welcome.Store, s.m.d.ponders = "store0", 200*time.Millisecond
 				s.boot()
 				for range 60 {
 					s.step()
@@ -56,13 +57,16 @@ type soak struct {
 	rand      *rand.Rand
 	disk      ailing // of the agent's present process
 	exchanges sync.WaitGroup
+	listens   net.Listener
+	serves    *running
 	window    int // bytes that a call states, at most
 	stores    int
 	store     int // of the dispatcher that the agent has
 
-	mu   sync.Mutex // guards what follows
-	jobs map[string]*soakJob
-	runs map[string]int
+	mu       sync.Mutex // guards what follows
+	jobs     map[string]*soakJob
+	runs     map[string]int
+	position int64 // of the journal, by all that was told
 }
 
 // soakJob is what the dispatcher has of a job.
@@ -107,7 +111,7 @@ func (s *soak) offer(a *agent.Agent) {
 
 // step does something.
 func (s *soak) step() {
-	switch s.rand.IntN(11) {
+	switch s.rand.IntN(12) {
 	case 0, 1, 2:
 		s.call(&soakJob{id: harp.NewID(), store: s.store})
 	case 3:
@@ -126,11 +130,15 @@ func (s *soak) step() {
 		s.m.disk.Crash()
 		s.m.peer.session.Close(nil)
 		s.m.run.stop()
+		s.serves.stop()
 		s.m.run.wait()
+		s.serves.wait()
 		s.boot()
 		s.reconcile()
 	case 6:
 		s.failDisk()
+	case 7:
+		s.beside()
 	default:
 		time.Sleep(time.Duration(s.rand.IntN(400)) * time.Millisecond)
 	}
@@ -141,6 +149,26 @@ func (s *soak) boot() {
 	s.disk = newAiling(s.m.disk.Mount())
 	s.disk.anyway = s.rand.IntN(2) == 0
 	s.m.start(s.disk)
+	a, l := s.m.agent, s.m.p.listen(s.t, agentID)
+	s.listens = l
+	s.serves = run(s.t, func(ctx context.Context) error { return a.Serve(ctx, l) })
+	synctest.Wait()
+}
+
+// beside lets the dispatcher dial the agent, while the session before goes on, and the agent dial the dispatcher again later.
+func (s *soak) beside() {
+	f := harp.FailureOf(harp.ErrUnavailable)
+	s.m.d.set(func(d *dispatcher) { d.refuse = &f })
+	d := &dispatcher{t: s.t, welcome: s.m.d.welcome, ponders: s.m.d.ponders}
+	next, err := d.meet(s.t.Context(), dial(s.t, s.m.p, s.listens, dispatcherID, transport.ProtocolAgent))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.m.peer = next
+	s.reconcile()
+	time.Sleep(time.Duration(s.rand.IntN(2000)) * time.Millisecond)
+	s.m.away(false)
+	s.reconcile()
 }
 
 // failDisk lets the disk be full, or broken, for a while in which calls are made.
@@ -197,6 +225,9 @@ func (s *soak) finish() {
 // the rest.
 func (s *soak) reconcile() {
 	s.exchanges.Wait() // of the session before
+	if at := s.m.peer.hello.Position; at < s.position {
+		s.t.Errorf("HELLO says that the journal is at %d, it was at %d", at, s.position)
+	}
 	held := map[string]wire.HeldAttempt{}
 	for _, h := range s.m.peer.held {
 		held[h.Job] = h
@@ -274,7 +305,7 @@ func (s *soak) hear(j *soakJob, typ transport.Type, body []byte) *wire.Ack {
 		if err := wire.Decode(body, &m); err != nil || m.Records != j.records {
 			s.t.Errorf("END of %d records, have %d: %v", m.Records, j.records, err)
 		}
-		j.gone = m.Gone
+		j.gone, s.position = m.Gone, max(s.position, m.Position)
 		if n := int64(0); m.Gone && !j.crashed && s.runs[j.id] > 0 {
 			s.t.Errorf("job %s is gone", j.id)
 		} else if !m.Gone && m.Failure == nil && m.Value.Decode(&n) == nil && n < j.last {
