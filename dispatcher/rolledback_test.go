@@ -8,6 +8,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/memory"
 )
 
@@ -201,6 +202,42 @@ func TestAnEndTellsTheNextProcessHowFarTheJournalWas(t *testing.T) {
 				again := newSystemOn(t, embedded, network, memory.OpenDisk(disk, nil), dispatcher.Config{})
 				i.job = again.caller.Job(i.job.ID())
 				i.met(t, again, c.position, 1, "")
+				if s := i.status(t); s.State != c.state || c.state == harp.StateLost && s.Reason != harp.LostJournalGone {
+					t.Errorf("it is %s (%s)", s.State, s.Reason)
+				}
+			})
+		})
+	}
+}
+
+// TestAnEndThatWasNotStoredTellsHowFarTheJournalWas: an end that came while nothing could be stored, nor when its session ended, has told how far
+// the journal is. The next session knows, where the journal was set back before the end.
+func TestAnEndThatWasNotStoredTellsHowFarTheJournalWas(t *testing.T) {
+	for name, c := range map[string]struct {
+		position int64
+		state    harp.State
+	}{
+		"rolled back": {19, harp.StateLost},
+		"as far":      {20, harp.StateSent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := memory.NewDisk()
+				sys := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{})
+				var i interrupted
+				agent, asked := i.met(t, sys, 5, 1, "")
+				first := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+				m := <-asked
+				i.job = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+				<-asked // it begins, and that is not heard
+				disk.SetSpace(store.SpaceCritical)
+				m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: harp.Value{0xc0}, Started: &wire.Started{Time: 1}, Position: 20})
+				synctest.Wait()
+				agent.tr.Close(nil)
+				synctest.Wait()
+				disk.SetSpace(store.SpacePlenty)
+				must[*rawAgent](t)(sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: "i", Journal: "j", Position: c.position},
+					wire.HeldAttempt{Job: first.ID(), Attempt: 1, State: wire.HeldAlive, Fence: 1})).exchanges(t)
 				if s := i.status(t); s.State != c.state || c.state == harp.StateLost && s.Reason != harp.LostJournalGone {
 					t.Errorf("it is %s (%s)", s.State, s.Reason)
 				}

@@ -305,11 +305,14 @@ func (s *session) isSameAgent(old *session) bool {
 }
 
 // openSession notes the session in the store and raises the host's epoch. What is stored
-// of the agent's journal stays until it is reconciled: record replaces it.
+// of the agent's journal stays until it is reconciled: record replaces it. How far an end has told that it is may not be stored.
 func (s *session) openSession(ctx context.Context) error {
 	known, err := s.d.store.Host(ctx, s.host.name)
 	if err != nil && !errors.Is(err, harp.ErrNotFound) && !errors.Is(err, store.ErrDamaged) {
 		return err
+	}
+	if heard := s.host.storedRow(); heard.Journal == known.Journal {
+		known.Position = max(known.Position, heard.Position)
 	}
 	h := s.hello
 	s.epoch, err = s.d.store.OpenSession(ctx, store.Session{
