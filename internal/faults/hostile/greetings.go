@@ -99,6 +99,26 @@ func tellHalfMessages(t *teller) error {
 	return t.hold()
 }
 
+// tellAhead sends on each session what may be sent of long bodies before they are let in, and names none.
+func tellAhead(t *teller) error {
+	piece := make([]byte, pieceSize)
+	err := t.each(t.many(300, 2000), func(int) error {
+		p, err := t.callerSession()
+		if err != nil {
+			return err
+		}
+		s, err := p.openStream()
+		for n := 0; n < 256<<10 && err == nil; n += pieceSize {
+			err = s.writePiece(piece)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return t.hold()
+}
+
 func tellOverrun(t *teller) error {
 	body := make([]byte, pieceSize)
 	return t.each(t.many(3, 30), func(i int) error {
