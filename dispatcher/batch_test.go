@@ -348,6 +348,23 @@ func TestRetryOfABatchThatRuns(t *testing.T) {
 	})
 }
 
+// The members of a batch are granted the limits of their call, as any call is.
+func TestLimitsOfMembers(t *testing.T) {
+	everyWiring(t, func(t *testing.T, sys *system) {
+		sys.webs(2)
+		for b, want := range map[*harp.Batch]time.Duration{
+			must[*harp.Batch](t)(sys.caller.Target("web*").Call(t.Context(), "fail.on", failArgs{}, harp.MaxExecTime(time.Minute))): time.Minute,
+			must[*harp.Batch](t)(sys.caller.Target("web*").Call(t.Context(), "fail.on", failArgs{})):                                24 * time.Hour,
+		} {
+			for _, host := range []string{"web01", "web02"} {
+				if s := must[harp.JobStatus](t)(b.Job(host).Status(t.Context())); s.MaxExecTime != want {
+					t.Errorf("the member on %s may take %v, want %v", host, s.MaxExecTime, want)
+				}
+			}
+		}
+	})
+}
+
 // What is no batch is not made again, and the error speaks of batches.
 func TestRetryOfWhatIsNoBatch(t *testing.T) {
 	everyWiring(t, func(t *testing.T, sys *system) {
