@@ -62,10 +62,10 @@ func (m *model) setHolds(host string, g *window.Gate) {
 	}
 }
 
-// looksAgain reports whether what waits on a host is looked at by the next advance.
+// looksAgain reports whether what waits on a host is looked at by the next advance, as it is by the first one after a store was opened.
 func (m *model) looksAgain(host string) bool {
 	h := m.holds[host]
-	return h != nil && !h.review.IsZero() && !h.review.After(m.latest)
+	return h != nil && !h.review.IsZero() && (m.latest.IsZero() || !h.review.After(m.latest))
 }
 
 // reviewHolds looks again at what waits on hosts, and starts what may start there.
