@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/harpcaller/harp"
@@ -44,5 +45,31 @@ func TestAllocations(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, read); n > 40 {
 		t.Errorf("%d records take %v allocations to read", len(records), n)
+	}
+}
+
+// TestMembersOfALongBatchAreFoundAtOnce: who waits for members of a batch whose hosts were not reached yet asks for each of them, again and
+// again, and their ids do not say where they are in it.
+func TestMembersOfALongBatchAreFoundAtOnce(t *testing.T) {
+	needs.NoRaceDetector(t)
+	const hosts = 10_000
+	s := opened(t, newTrial(), Options{})
+	in := store.BatchSubmission{Request: harp.Submission{Request: []byte("request")}, Batch: store.Batch{
+		ID: idAt(noon), Target: "*", Classes: []store.BatchClass{{}}, Plan: store.BatchPlan{Parallel: hosts, Waves: []int{hosts}}, Member: store.Job{Procedure: "p"},
+	}}
+	for n := range hosts {
+		in.Hosts = append(in.Hosts, store.BatchHost{Name: fmt.Sprint("host", n)})
+	}
+	if _, err := s.SubmitBatch(t.Context(), in, noon); err != nil {
+		t.Fatal(err)
+	}
+	find := func() {
+		const name = "host9500"
+		if j, err := s.Job(t.Context(), harp.MemberID(in.Batch.ID, name, 1)); err != nil || j.Host != name {
+			t.Fatalf("it is %+v, %v", j, err)
+		}
+	}
+	if n := testing.AllocsPerRun(10, find); n > 3000 { // a row of a thousand names is read
+		t.Errorf("a member of %d takes %v allocations to find", hosts, n)
 	}
 }

@@ -125,19 +125,42 @@ func (s *Store) findInBatch(snap Snapshot, of, i id) (*store.Job, error) {
 		return nil, err
 	}
 	m := members{Store: s, snap: snap, b: batch{id: of, row: row, life: row.BatchLife, piece: -1}}
-	text := i.String()
+	places, err := s.placesIn(&m)
+	if err != nil {
+		return nil, err
+	}
+	if place, is := places[i]; is {
+		return m.at(place)
+	}
+	return nil, nil
+}
+
+// memberPlaces is at which places the members of a batch are, of which their ids say nothing.
+type memberPlaces struct {
+	of     uint64 // the batch's number: its id may be used again
+	places map[id]int
+}
+
+// placesIn returns the places of a batch's members. Those of the last one are remembered: who waits for its members
+// asks for each of them, again and again.
+func (s *Store) placesIn(m *members) (map[id]int, error) {
+	if last := s.lastPlaces.Load(); last != nil && last.of == m.b.row.No {
+		return last.places, nil
+	}
+	row := m.b.row
+	found := &memberPlaces{of: row.No, places: make(map[id]int, row.Hosts*row.StepCount())}
 	for at := range row.Hosts {
-		host, err := m.b.hostAt(snap, at)
+		host, err := m.b.hostAt(m.snap, at)
 		if err != nil {
 			return nil, err
 		}
 		for step := 1; step <= row.StepCount(); step++ {
-			if harp.MemberID(row.ID, host.Name, step) == text {
-				return m.at(at*row.StepCount() + step - 1)
-			}
+			i, _ := parseID(harp.MemberID(row.ID, host.Name, step))
+			found.places[i] = at*row.StepCount() + step - 1
 		}
 	}
-	return nil, nil
+	s.lastPlaces.Store(found)
+	return found.places, nil
 }
 
 // ListBatches implements store.Batches.
