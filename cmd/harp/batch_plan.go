@@ -118,11 +118,16 @@ func failureCount(n int) string {
 }
 
 // confirmBatch says what will be done and asks, where somebody is to be asked. It returns the option
-// that holds the batch to what was confirmed. Errors: as askSure.
+// that holds the batch to what was confirmed, or to the one host for which nobody is asked. Errors: as askSure.
 func (c *cli) confirmBatch(ctx context.Context, p *batchPlan) ([]harp.Option, error) {
-	if p.flags.sure || p.hosts == 1 && !p.preview.Dangerous {
+	held := []harp.Option{harp.Confirmed(p.preview.Digest)}
+	switch {
+	case p.flags.sure:
 		c.notice("%s", p.text())
 		return nil, nil
+	case p.hosts == 1 && !p.preview.Dangerous:
+		c.notice("%s", p.text())
+		return held, nil
 	}
 	why := p.text()
 	if p.preview.Dangerous && p.flags.dash < 0 {
@@ -131,7 +136,7 @@ func (c *cli) confirmBatch(ctx context.Context, p *batchPlan) ([]harp.Option, er
 	if err := c.askSure(ctx, why, "Run it?", "nothing was run"); err != nil {
 		return nil, err
 	}
-	return []harp.Option{harp.Confirmed(p.preview.Digest)}, nil
+	return held, nil
 }
 
 // rehearseBatch says what would become of a batch. A procedure that has a dry run of its own is

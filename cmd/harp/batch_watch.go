@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,7 +89,7 @@ func (w *batchWatch) entries(ctx context.Context) iter.Seq2[harp.HostRecord, err
 			select {
 			case e, more := <-read:
 				if !more {
-					yieldError(yield, cmp.Or(context.Cause(ctx), w.ask(ctx)))
+					yieldError(yield, w.awaitEnd(ctx))
 					return
 				}
 				if e.err == nil {
@@ -178,6 +177,18 @@ func (w *batchWatch) ask(ctx context.Context) error {
 	return nil
 }
 
+// awaitEnd asks how the batch has ended, whose log has, until that is answered.
+func (w *batchWatch) awaitEnd(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	s, err := w.batch.Wait(ctx)
+	if err == nil {
+		w.status = s
+	}
+	return err
+}
+
 // isHeld reports whether the batch is paused, and nothing of it runs.
 func (w *batchWatch) isHeld() bool {
 	return w.status.State == harp.BatchPaused && runningMembers(w.status) == 0
@@ -205,12 +216,16 @@ func (w *batchWatch) goOn(ctx context.Context) (over bool, err error) {
 	var no *abortedError
 	switch {
 	case errors.As(err, &no):
-		return true, nil
+		return true, w.ask(ctx) // somebody else may have approved it
 	case err != nil:
 		return false, err
 	}
-	if err := w.ask(ctx); err != nil || !w.status.Since.Equal(since) {
-		return false, err // somebody else has answered, and the next wave is another question
+	now, err := w.batch.Status(ctx) // without an answer nothing is approved
+	if err != nil {
+		return false, err
+	}
+	if w.status = now; !now.Since.Equal(since) {
+		return false, nil // somebody else has answered, and the next wave is another question
 	}
 	if err := w.batch.Resume(ctx); err != nil && !errors.Is(err, harp.ErrConflict) { // somebody cancelled it meanwhile
 		return false, err

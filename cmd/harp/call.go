@@ -282,7 +282,7 @@ func (f *callFlags) findOnTarget(ctx context.Context, caller *harp.Caller, text,
 // orOfAny is what any host offers of a procedure that was not found where a call is to be made that may have been made before; if none
 // does, its name alone.
 func (f *callFlags) orOfAny(ctx context.Context, caller *harp.Caller, name string, doc harp.ProcedureDoc, err error) (harp.ProcedureDoc, error) {
-	if f.dryRun || !f.mayExist() || !errors.Is(err, harp.ErrNotFound) {
+	if f.dryRun || !f.mayExist() || !selectsNone(err) {
 		return doc, err
 	}
 	doc, err = findOnTarget(ctx, caller, "", name)
@@ -290,6 +290,12 @@ func (f *callFlags) orOfAny(ctx context.Context, caller *harp.Caller, name strin
 		return harp.ProcedureDoc{Name: name}, nil
 	}
 	return doc, err
+}
+
+// selectsNone reports whether an error says that a target selects no hosts, or has a group that is gone.
+func selectsNone(err error) bool {
+	var wrong *harp.FieldError
+	return errors.Is(err, harp.ErrNotFound) || errors.As(err, &wrong) && wrong.Field == "target"
 }
 
 // sayNewID says the id of a call that is about to be sent, if that was asked for: then it is known
@@ -331,11 +337,16 @@ func didNotRun(err error) error {
 	return err
 }
 
+// printID prints the id of what was submitted. The error says it where that cannot be done.
 func (c *cli) printID(id string) error {
 	if c.format != formatText && c.format != formatID {
-		return c.printObject(object{{"id", id}})
+		_ = c.printObject(object{{"id", id}}) // stdout keeps its error
+	} else {
+		c.say("%s", id)
 	}
-	c.say("%s", id)
+	if c.stdout.err != nil {
+		return fmt.Errorf("%s goes on: %w", id, c.stdout.err)
+	}
 	return nil
 }
 

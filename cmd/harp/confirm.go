@@ -45,8 +45,10 @@ func (c *cli) askForSeveral(ctx context.Context, caller *harp.Caller, text strin
 }
 
 // ask asks a person, who is there, whether to go on. Errors: *abortedError when the answer is
-// not yes, *detachedError when there is none; both say what did not happen.
+// not yes, *detachedError when there is none; both say what did not happen. What was typed before it is
+// shown is no answer to it.
 func (c *cli) ask(ctx context.Context, question, nothing string) error {
+	dropTyped(c.stdin)
 	fmt.Fprint(c.stderr, safeLine(question+" [y/N] ")) //nolint:errcheck // then there is no answer either
 	switch answer, err := c.readLine(ctx); {
 	case err != nil:

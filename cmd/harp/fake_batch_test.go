@@ -18,6 +18,7 @@ type batchFake struct {
 	changes []harp.BatchChange
 	changed func() // is called when the batch is changed; nil: nothing happens
 	asked   int
+	silent  func(waits bool) bool // the dispatcher does not say how far it is, or how it ended; nil: it does
 }
 
 // batchOf is a batch on so many hosts, which all have returned the same but for those that failed.
@@ -40,10 +41,13 @@ func batchOf(id string, hosts int, failed ...string) batchFake {
 	return b
 }
 
-func (f *fake) BatchStatus(_ context.Context, id string, _ bool) (harp.BatchStatus, error) {
+func (f *fake) BatchStatus(_ context.Context, id string, wait bool) (harp.BatchStatus, error) {
 	b := &f.batches
-	if b.status == nil {
+	switch {
+	case b.status == nil:
 		return harp.BatchStatus{}, failures.NotFound("batch", id)
+	case b.silent != nil && b.silent(wait):
+		return harp.BatchStatus{}, harp.ErrUnavailable
 	}
 	b.asked++
 	return b.status(b.asked), nil

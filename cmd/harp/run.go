@@ -277,12 +277,12 @@ func (c *cli) callTarget(ctx context.Context, caller *harp.Caller, f *batchFlags
 		call = func(opts ...harp.Option) (*harp.Batch, error) { return hosts.Chain(ctx, f.steps, opts...) }
 	}
 	seen, err := previewOf(ctx, hosts, f, doc.Name, args)
-	if errors.Is(err, harp.ErrNotFound) && f.mayExist() && !f.dryRun {
+	if selectsNone(err) && f.mayExist() && !f.dryRun {
 		batch, asked := call(harp.Confirmed(noHosts))
 		if asked == nil {
 			return c.batchMade(ctx, batch, f, "batch "+batch.ID())
 		}
-		if !errors.Is(asked, harp.ErrNotFound) {
+		if !selectsNone(asked) {
 			return didNotRun(asked)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,7 +70,8 @@ func TestRunIsConfirmed(t *testing.T) {
 			if (len(f.submitted) == 1) != submitted {
 				t.Errorf("submitted %+v", f.submitted)
 			}
-			if len(f.submitted) == 1 && (f.submitted[0].Batch.Confirmed == "d") != test.asked {
+			held := test.asked || test.hosts == 1 // of one host nobody is asked: it has to stay the only one
+			if len(f.submitted) == 1 && (f.submitted[0].Batch.Confirmed == "d") != held {
 				t.Errorf("confirmed %q", f.submitted[0].Batch.Confirmed)
 			}
 		})
@@ -119,7 +121,8 @@ func TestBatchRetryIsConfirmed(t *testing.T) {
 			if (len(f.submitted) == 1) != submitted {
 				t.Errorf("submitted %+v", f.submitted)
 			}
-			if len(f.submitted) == 1 && (f.submitted[0].Batch.Confirmed == "d") != test.asked {
+			held := test.asked || test.hosts == 1
+			if len(f.submitted) == 1 && (f.submitted[0].Batch.Confirmed == "d") != held {
 				t.Errorf("confirmed %q", f.submitted[0].Batch.Confirmed)
 			}
 		})
@@ -397,6 +400,93 @@ func TestAnAnswerApprovesOneWave(t *testing.T) {
 		}
 	})
 }
+
+// Where nobody says whether the batch still is where it was asked about, the answer approves nothing.
+func TestAnAnswerApprovesNothingUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, 7)
+		all := f.batches
+		f.batches.log, f.batches.more = all.log[:2:2], make(chan harp.HostRecord)
+		f.batches.changed = func() { close(f.batches.more) }
+		answered := false
+		f.batches.silent = func(bool) bool { return answered }
+		f.batches.status = func(int) harp.BatchStatus {
+			s := all.status(1)
+			s.State, s.Reason, s.Wave, s.Waves, s.Since = harp.BatchPaused, harp.BatchReasonWave, 2, 3, noon
+			s.Counts = map[harp.State]int{harp.StateSucceeded: 2, harp.StateQueued: 5}
+			return s
+		}
+		got := runBatch(t, f, func(c *cli) {
+			c.inTerminal, c.errTerminal = true, true
+			c.stdin = io.MultiReader(readerFunc(func() { answered = true }), strings.NewReader("y\n"))
+		}, "-y --rolling 1,2 --approve")
+		if got.code != exitHarp || len(f.batches.changes) > 0 {
+			t.Errorf("got %+v and %d changes", got, len(f.batches.changes))
+		}
+	})
+}
+
+// Who does not approve a wave that somebody else has approved meanwhile is not told that the batch is paused.
+func TestANoToAWaveThatGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, 7)
+		all := f.batches
+		f.batches.log, f.batches.more = all.log[:2:2], make(chan harp.HostRecord)
+		answered := false
+		f.batches.status = func(int) harp.BatchStatus {
+			s := all.status(1)
+			s.State, s.Reason, s.Wave, s.Waves, s.Since = harp.BatchPaused, harp.BatchReasonWave, 2, 3, noon
+			s.Counts = map[harp.State]int{harp.StateSucceeded: 2, harp.StateQueued: 5}
+			if answered {
+				s.State, s.Reason, s.Since = harp.BatchRunning, "", noon.Add(time.Minute)
+			}
+			return s
+		}
+		got := runBatch(t, f, func(c *cli) {
+			c.inTerminal, c.errTerminal = true, true
+			c.stdin = io.MultiReader(readerFunc(func() { answered = true }), strings.NewReader("n\n"))
+		}, "-y --rolling 1,2 --approve")
+		if got.code != exitWaited || len(f.batches.changes) > 0 || strings.Contains(got.stderr, "Resume with") || !strings.Contains(got.stderr, "batch running: 7 hosts") {
+			t.Errorf("got %+v and %d changes", got, len(f.batches.changes))
+		}
+	})
+}
+
+// How a batch ended is waited for where its dispatcher does not answer just when its log has ended.
+func TestTheEndOfABatchIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, 7)
+		all := f.batches
+		f.batches.status = func(asked int) harp.BatchStatus {
+			s := all.status(1)
+			if asked == 1 {
+				s.State, s.Counts, s.EndTime = harp.BatchRunning, map[harp.State]int{harp.StateRunning: 7}, time.Time{}
+			}
+			return s
+		}
+		f.batches.silent = func(waits bool) bool { return !waits && f.batches.asked > 0 }
+		got := runBatch(t, f, nil, "-y")
+		if got.code != exitOK || !strings.Contains(got.stderr, "batch succeeded: 7 hosts, ok 7 in ") {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// The id of what was submitted is told where it cannot be printed.
+func TestAnIDThatCannotBePrinted(t *testing.T) {
+	for _, command := range []string{"run demo* count to=3 -y -d", "run demo* count to=3 -y -d -o json", "call demo1 count to=3 -d"} {
+		f := running(t, 3)
+		got := runFake(t, t.Context(), f, func(c *cli) { c.stdout.w = fullWriter{} }, strings.Fields(command)...)
+		if got.code != exitHarp || len(f.submitted) != 1 || !strings.Contains(got.stderr, f.submitted[0].ID+" goes on") {
+			t.Errorf("%s: got %+v and %d submissions", command, got, len(f.submitted))
+		}
+	}
+}
+
+// fullWriter takes nothing.
+type fullWriter struct{}
+
+func (fullWriter) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 // readerFunc does something when it is read, and is at its end.
 type readerFunc func()
