@@ -86,6 +86,25 @@ func TestDamagedNamesPauseTheBatch(t *testing.T) {
 	})
 }
 
+// TestDamagedNamesHideNoOtherMember damages the names of some hosts of a batch: a member that is not reached, on another host, is found.
+func TestDamagedNamesHideNoOtherMember(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	out, err := s.SubmitBatch(t.Context(), onHosts(3*namesMost), noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, _ := parseID(out.Batch.ID)
+	e.flip(namesKey(i, 1))
+	for n, want := range map[int]error{0: nil, namesMost: ErrDamaged, 2 * namesMost: nil} {
+		host := fmt.Sprintf("h%d", n)
+		j, err := s.Job(t.Context(), harp.MemberID(out.Batch.ID, host, 1))
+		if !errors.Is(err, want) || want == nil && (err != nil || j.Host != host) {
+			t.Errorf("the member on %s is %+v, %v, want %v", host, j, err, want)
+		}
+	}
+}
+
 // TestOlderLifeReachesNoHostTwice opens a store in which the life of a batch is one that it had before
 // some of its hosts were reached: none of them is called a second time.
 func TestOlderLifeReachesNoHostTwice(t *testing.T) {

@@ -126,13 +126,10 @@ func (s *Store) findInBatch(snap Snapshot, of, i id) (*store.Job, error) {
 	}
 	m := members{Store: s, snap: snap, b: batch{id: of, row: row, life: row.BatchLife, piece: -1}}
 	places, err := s.placesIn(&m)
-	if err != nil {
-		return nil, err
-	}
 	if place, is := places[i]; is {
 		return m.at(place)
 	}
-	return nil, nil
+	return nil, err
 }
 
 // memberPlaces is at which places the members of a batch are, of which their ids say nothing.
@@ -142,15 +139,21 @@ type memberPlaces struct {
 }
 
 // placesIn returns the places of a batch's members. Those of the last one are remembered: who waits for its members
-// asks for each of them, again and again.
+// asks for each of them, again and again. With ErrDamaged they are those on hosts whose names can be read.
 func (s *Store) placesIn(m *members) (map[id]int, error) {
 	if last := s.lastPlaces.Load(); last != nil && last.of == m.b.row.No {
 		return last.places, nil
 	}
 	row := m.b.row
 	found := &memberPlaces{of: row.No, places: make(map[id]int, row.Hosts*row.StepCount())}
-	for at := range row.Hosts {
+	var damaged error
+	for at := 0; at < row.Hosts; at++ {
 		host, err := m.b.hostAt(m.snap, at)
+		if errors.Is(err, ErrDamaged) {
+			damaged = err
+			at += namesMost - 1 - at%namesMost // the others of its row
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -159,8 +162,10 @@ func (s *Store) placesIn(m *members) (map[id]int, error) {
 			found.places[i] = at*row.StepCount() + step - 1
 		}
 	}
-	s.lastPlaces.Store(found)
-	return found.places, nil
+	if damaged == nil {
+		s.lastPlaces.Store(found)
+	}
+	return found.places, damaged
 }
 
 // ListBatches implements store.Batches.
