@@ -183,7 +183,7 @@ func (d *Dispatcher) notingEnd(s *scheduled, end store.ScheduleEnd, now time.Tim
 // after the backup was made.
 func endOfRun(s *scheduled, b *store.Batch) store.ScheduleEnd {
 	end := store.ScheduleEnd{Schedule: s.name, Batch: b.ID, State: b.State, At: b.EndTime}
-	if b.Reason == harp.BatchReasonRestored {
+	if b.Reason == harp.BatchReasonRestored || b.EndTime.Equal(s.state.Restored) {
 		end.State = ""
 	}
 	return end

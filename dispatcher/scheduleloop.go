@@ -241,7 +241,9 @@ func (d *Dispatcher) noteRuns(ctx context.Context, s *scheduled, now time.Time) 
 		case b.State.Ended():
 			end = endOfRun(s, b)
 			step.State.Runs = slices.Delete(step.State.Runs, i, i+1)
-			s.noteEnd(&step, b, now)
+			if end.State != "" { // else it may have succeeded
+				s.noteEnd(&step, b, now)
+			}
 		case i < len(s.state.Runs)-maxRuns:
 			d.log.Warn("a run of a schedule is not waited for any more, there are too many", "schedule", s.name, "batch", run.Batch)
 			step.State.Runs = slices.Delete(step.State.Runs, i, i+1)

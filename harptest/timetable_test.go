@@ -433,3 +433,31 @@ func TestScheduleRestoredInAPause(t *testing.T) {
 		}
 	})
 }
+
+// TestARunThatARestoreEndedDidNotFail: how a run ended that was under way as a backup was made nobody knows in the store that is restored from it. It is none that
+// did not succeed, for its schedule as for those that come after it.
+func TestARunThatARestoreEndedDidNotFail(t *testing.T) {
+	inTimetable(t, func(s *harp.Schedule) { s.PauseOnFailure = 1 }, func(w *timetable) {
+		after := harp.Schedule{Name: "alarm", After: []harp.Dependency{{Schedule: "s", On: harp.OnFailed}}, Request: w.request("web*", "work")}
+		w.must(w.schedules().Put(w.Context(), after))
+		w.takes.Store(int64(20 * time.Second))
+		time.Sleep(40 * time.Second)
+		synctest.Wait()
+		var backup bytes.Buffer
+		w.must(w.sys.Caller().Backup(w.Context(), &backup))
+		time.Sleep(20 * time.Second)
+		w.sys.StopDispatcher()
+		w.sys.RestoreDispatcher(&backup)
+		w.restart(0)
+		if s := w.status(); s.Failures != 0 || s.Pause != nil {
+			w.Errorf("it is %+v", s)
+		}
+		w.pass(1)
+		w.fired(1, 2)
+		for e, err := range w.schedules().Ledger(w.Context(), harp.LedgerFilter{Schedule: "alarm"}) {
+			if w.must(err); e.Outcome == harp.TimeFired || !e.From.After(w.begun.Add(2*time.Minute)) && !strings.Contains(e.Detail, "nobody knows how it ended") {
+				w.Errorf("what comes after failed runs has %+v", e)
+			}
+		}
+	})
+}
