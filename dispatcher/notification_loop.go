@@ -368,6 +368,7 @@ func (n *notifier) addDueMessages(ctx context.Context) error {
 			return err
 		}
 	}
+	look := &lookout{n: n}
 	for {
 		s := n.begin()
 		for _, name := range slices.Sorted(maps.Keys(n.away)) {
@@ -378,7 +379,7 @@ func (n *notifier) addDueMessages(ctx context.Context) error {
 			if s.isFull() || s.size >= commitBytes {
 				break
 			}
-			if err := n.addAwayMessage(ctx, s, name); err != nil {
+			if err := look.addAwayMessage(ctx, s, name); err != nil {
 				return err
 			}
 		}
@@ -391,8 +392,9 @@ func (n *notifier) addDueMessages(ctx context.Context) error {
 	}
 }
 
-// addAwayMessage tells that a host is still away.
-func (n *notifier) addAwayMessage(ctx context.Context, s *notifyStep, name string) error {
+// addAwayMessage tells that a host is still away, unless the notification was put anew since, and does not ask for that any more.
+func (l *lookout) addAwayMessage(ctx context.Context, s *notifyStep, name string) error {
+	n := l.n
 	old, err := n.d.storedDocument(ctx, awayKind(n.name), name)
 	if err != nil {
 		return err
@@ -405,10 +407,16 @@ func (n *notifier) addAwayMessage(ctx context.Context, s *notifyStep, name strin
 		s.away[name] = nil
 		return nil
 	}
+	notes := n.d.notesOf(ctx, &n.doc.Notification, &doc.Event, func(host string) bool { return l.isTarget(ctx, host) })
+	if n.doc.Changed.After(doc.Event.Time) && !selects(&n.doc.Notification, &doc.Event, notes) {
+		s.change(awayKind(n.name), name, old, nil)
+		s.state.Away--
+		s.away[name] = nil
+		return nil
+	}
 	doc.Told = true
 	s.change(awayKind(n.name), name, old, wire.Encode(doc))
 	s.away[name] = &awayHost{told: true}
-	notes := n.d.notesOf(ctx, &n.doc.Notification, &doc.Event, nil)
 	s.add(n.d.store.EventNumber(doc.Event.Cursor), newMessage(&n.doc.Notification, &doc.Event, notes))
 	return nil
 }

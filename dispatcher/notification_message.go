@@ -142,7 +142,7 @@ func eventData(e *harp.Event, details map[string]any) json.RawMessage {
 	left, leftOut := harp.MaxMessageData-len(plain)-100, []string(nil)
 	for _, name := range slices.Sorted(maps.Keys(details)) {
 		raw, err := json.Marshal(details[name])
-		if err != nil || len(raw)+len(name)+4 > left {
+		if _, isUnread := details[name].(error); isUnread || err != nil || len(raw)+len(name)+4 > left {
 			leftOut = append(leftOut, name)
 			continue
 		}
@@ -336,24 +336,31 @@ func (d *Dispatcher) notesOf(ctx context.Context, n *harp.Notification, e *harp.
 	}
 }
 
-// jobDetails are the arguments and the result of a job, without secrets, as a notification has them; none of a job that is gone.
+// jobDetails are the arguments and the result of a job, without secrets, as a notification has them; of what cannot be read, as of a job that is
+// gone, the error.
 func (d *Dispatcher) jobDetails(ctx context.Context, n *harp.Notification, id string) map[string]any {
 	if id == "" {
 		return nil
 	}
+	out := map[string]any{}
 	job, err := d.readJob(ctx, id)
 	if err != nil {
-		return nil
+		for _, what := range n.Include {
+			out[what] = err
+		}
+		return out
 	}
-	out := map[string]any{}
 	if slices.Contains(n.Include, harp.IncludeArgs) {
-		if s, err := d.status(ctx, job); err == nil && !s.Args.IsNil() {
+		switch s, err := d.status(ctx, job); {
+		case err != nil:
+			out[harp.IncludeArgs] = err
+		case !s.Args.IsNil():
 			out[harp.IncludeArgs] = s.Args
 		}
 	}
 	if slices.Contains(n.Include, harp.IncludeResult) && job.State.Ended() {
-		if r, err := d.result(ctx, job); err == nil {
-			out[harp.IncludeResult] = r
+		if out[harp.IncludeResult], err = d.result(ctx, job); err != nil {
+			out[harp.IncludeResult] = err
 		}
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -156,6 +157,17 @@ func (d *Dispatcher) planNotification(ctx context.Context, doc notificationDocum
 func (n *notifier) replace(doc notificationDocument) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if !reflect.DeepEqual(n.doc.Notification.To, doc.Notification.To) {
+		for _, m := range n.messages {
+			if m.outcome != nil && !m.outcome.taken && !m.outcome.lost { // what the old receiver says counts no more
+				m.busy, m.outcome = false, nil
+			}
+		}
+	}
+	n.digestAt = earlier(n.digestAt, time.Now().Add(doc.Notification.Digest))
+	for _, a := range n.away {
+		a.due = earlier(a.due, time.Now().Add(doc.Notification.For))
+	}
 	n.doc, n.broken = doc, nil
 	if doc.Deleted {
 		n.stop()

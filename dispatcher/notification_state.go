@@ -199,8 +199,7 @@ func (n *notifier) loadAway(ctx context.Context) error {
 				n.d.log.Error("what is known of a host that is away cannot be read", "notification", n.name, "host", doc.Name, "err", err)
 				continue
 			}
-			wait := cmp.Or(n.doc.Notification.For, harp.MaxNotificationWait)
-			due := n.d.remaining(a.Due, wait)
+			due := n.d.remaining(a.Due, n.doc.Notification.For)
 			if back := time.Now().Add(returningTime); due.Before(back) { // it may have come back while nobody looked
 				due = back
 			}

@@ -147,3 +147,41 @@ func TestRetryOfAMessageThatIsBeingSent(t *testing.T) {
 		}
 	})
 }
+
+// TestAwayIsNotToldWhenNobodyAsksAnyMore: a notification that waits for a host is replaced by one that is not about it: the host is not told.
+func TestAwayIsNotToldWhenNobodyAsksAnyMore(t *testing.T) {
+	for _, other := range []harp.Notification{
+		{On: []string{"job.failed"}},
+		{On: []string{"host.away"}, For: 10 * time.Minute, Target: "db*"},
+	} {
+		notified(t, dispatcher.Config{}, func(t *testing.T, sys *harptest.System, r *receivers) {
+			putNotification(t, sys, harp.Notification{Name: "n", On: []string{"host.away"}, For: 10 * time.Minute, To: to(hook)})
+			sys.StopAgent("web01")
+			time.Sleep(5 * time.Minute)
+			other.Name, other.To = "n", to(hook)
+			putNotification(t, sys, other)
+			time.Sleep(time.Hour)
+			if got, s := r.subjects(hook), status(t, sys, "n"); got != nil || s.Away != 0 {
+				t.Errorf("%v: told was %q; %+v", other.On, got, s)
+			}
+		})
+	}
+}
+
+// TestReplacedDigestWaitsNoLonger: what a notification has gathered is sent when the one that was put in its place says, though that is sooner.
+func TestReplacedDigestWaitsNoLonger(t *testing.T) {
+	for _, digest := range []time.Duration{0, time.Minute} {
+		notified(t, dispatcher.Config{}, func(t *testing.T, sys *harptest.System, r *receivers) {
+			n := harp.Notification{Name: "n", On: []string{"job.failed"}, Digest: 24 * time.Hour, To: to(hook)}
+			putNotification(t, sys, n)
+			fail(t, sys, 1)
+			time.Sleep(time.Hour)
+			n.Digest = digest
+			putNotification(t, sys, n)
+			time.Sleep(digest + time.Second)
+			if got := r.subjects(hook); len(got) != 1 {
+				t.Errorf("with a digest of %v told was %q", digest, got)
+			}
+		})
+	}
+}
