@@ -44,6 +44,15 @@ func (k *killer) arm() {
 	k.after, k.behind = k.rand.IntN(25), k.rand.IntN(2) == 0
 }
 
+// hurry has the next kill come within a few commits.
+func (k *killer) hurry() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.after > 0 {
+		k.after = k.rand.IntN(min(k.after, 4))
+	}
+}
+
 // disarm returns when no kill is under way, and none comes.
 func (k *killer) disarm() {
 	k.mu.Lock()
@@ -252,7 +261,9 @@ func (r *killedRun) submitWide() {
 			opts = append(opts, harp.WavePause(2*time.Second))
 		}
 	}
-	if chance(3) {
+	stops := chance(3)
+	if stops {
+		in.Fail = append(in.Fail, r.hosts[:4]...)
 		opts = append(opts, harp.StopAfter("2"), harp.OnStop([]harp.StopPolicy{harp.PauseBatch, harp.CancelBatch}[r.rand.IntN(2)]))
 	}
 	if chance(3) {
@@ -277,8 +288,8 @@ func (r *killedRun) submitWide() {
 			r.queued = false // there is none of that name
 		}
 	}
-	if chance(3) {
-		opts = append(opts, harp.Retry(harp.RetryPolicy{On: []harp.State{harp.StateFailed}, Attempts: 2}))
+	if stops || chance(2) { // and some wait for another attempt as it stops
+		opts = append(opts, harp.Retry(harp.RetryPolicy{On: []harp.State{harp.StateFailed}, Attempts: 2, Backoff: 5 * time.Second}))
 	}
 	procedure := "chore"
 	switch {
@@ -297,6 +308,8 @@ func (r *killedRun) submitWide() {
 	}
 	if !r.isChain && chance(3) {
 		opts = append(opts, harp.WhenOffline(harp.SkipHost), harp.WhenHeld(harp.SkipHost))
+	} else if stops && !r.isChain { // by the events a host that was left out has failed, and a step
+		r.stop = 2
 	}
 	target := r.sys.Caller().Target("@web")
 	r.batch = r.sys.Caller().Batch(r.id)
@@ -335,6 +348,9 @@ func (r *killedRun) makeChange(gone string) {
 		host = r.hosts[r.rand.IntN(len(r.hosts))]
 	}
 	some := time.Duration(r.rand.IntN(5000)) * time.Millisecond
+	if r.rand.IntN(2) == 0 { // what was changed just now is what is forgotten most easily
+		r.killer.hurry()
+	}
 	switch r.rand.IntN(11) {
 	case 0:
 		r.sys.Cut(host)

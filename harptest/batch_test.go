@@ -67,6 +67,7 @@ type batchRun struct {
 	hosts   []string
 	waves   []int
 	most    int
+	stop    int // with so many failures it stops; 0: never, or that is not looked at
 	queued  bool
 	isChain bool
 	steps   []harp.Step // of a chain
@@ -364,7 +365,7 @@ func (r *batchRun) checkEvents() {
 	if len(r.events) < 3 {
 		r.t.Errorf("the events are %v", r.events)
 	}
-	rules := faulthistory.Batch{Hosts: r.hosts, Waves: r.waves, Most: r.most}
+	rules := faulthistory.Batch{Hosts: r.hosts, Waves: r.waves, Most: r.most, Stop: r.stop}
 	for _, e := range r.events {
 		if rule, broken := rules.Note(e); rule != "" {
 			r.t.Errorf("%s: %s", rule, broken)

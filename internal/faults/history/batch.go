@@ -8,15 +8,17 @@ import (
 )
 
 // Batch is a batch whose events are held against what it may do: never more members hold a slot than may,
-// and none is started before its wave, nor while the batch is paused or cancelled.
+// and none is started before its wave, nor while the batch is paused or cancelled, nor behind as many failures as stop it.
 type Batch struct {
 	Hosts []string // in its order
 	Waves []int    // how many hosts it has reached at the end of each
 	Most  int      // members that may hold a slot
+	Stop  int      // failures that stop it, each of them of a member; 0: none do
 
-	held   map[string]bool
-	wave   int
-	halted bool
+	held     map[string]bool
+	wave     int
+	failures int // since it was resumed
+	halted   bool
 }
 
 // Note takes the next event, in the order of the commits, and returns the rule that it breaks and how; "" if it breaks none.
@@ -25,7 +27,7 @@ func (b *Batch) Note(e harp.Event) (rule, broken string) {
 	case harp.EventBatchPaused, harp.EventBatchCancelRequested:
 		b.halted = true
 	case harp.EventBatchResumed:
-		b.halted = false
+		b.halted, b.failures = false, 0
 	case harp.EventBatchWave:
 		b.wave++
 	case harp.EventJobSent:
@@ -36,6 +38,8 @@ func (b *Batch) Note(e harp.Event) (rule, broken string) {
 		switch {
 		case b.halted:
 			return "B4", fmt.Sprintf("%s is started though it is halted, event %s", e.Host, e.Cursor)
+		case b.Stop > 0 && b.failures >= b.Stop:
+			return "B4", fmt.Sprintf("%s is started behind %d failures, event %s", e.Host, b.failures, e.Cursor)
 		case slices.Index(b.Hosts, e.Host) >= b.Waves[b.wave]:
 			return "B4", fmt.Sprintf("%s is started in wave %d", e.Host, b.wave+1)
 		case len(b.held) > b.Most:
@@ -44,6 +48,9 @@ func (b *Batch) Note(e harp.Event) (rule, broken string) {
 	default:
 		if e.Type == harp.EventJobQueued || e.State.Ended() {
 			delete(b.held, e.Job)
+		}
+		if slices.Contains([]harp.State{harp.StateFailed, harp.StateTimedOut, harp.StateLost, harp.StateRejected, harp.StateExpired}, e.State) {
+			b.failures++
 		}
 	}
 	return "", ""
