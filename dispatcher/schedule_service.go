@@ -194,6 +194,10 @@ func (d *Dispatcher) puttingSchedule(old *scheduled, put putSchedule, spec *sche
 	switch {
 	case old == nil || old.revision == 0:
 		step.State = store.ScheduleState{ScheduleLife: store.ScheduleLife{Through: now}}
+		if runs := d.store.ScheduleRuns(sch.Name); len(runs) > 0 { // of one that was deleted, or lost
+			step.State.Runs = runs[max(0, len(runs)-maxRuns):]
+			step.State.LastBatch = runs[len(runs)-1].Batch
+		}
 	case old.err != nil:
 		step = d.settling(old, old.state.SettleUnknown(now), old.err, now)
 	default:

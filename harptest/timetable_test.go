@@ -461,3 +461,27 @@ func TestARunThatARestoreEndedDidNotFail(t *testing.T) {
 		}
 	})
 }
+
+// TestAScheduleThatIsPutAnewWaitsForRunsOfBefore: a schedule is deleted and put anew while a run of it goes on, beside which nothing fires.
+func TestAScheduleThatIsPutAnewWaitsForRunsOfBefore(t *testing.T) {
+	for _, isKilled := range []bool{false, true} {
+		inTimetable(t, nil, func(w *timetable) {
+			w.takes.Store(int64(150 * time.Second))
+			w.pass(1)
+			w.must(w.schedules().Delete(w.Context(), "s"))
+			if isKilled {
+				w.sys.CrashDispatcher()
+				w.restart(0)
+			}
+			w.must(w.schedules().Put(w.Context(), harp.Schedule{Name: "s", Cron: "* * * * *", Request: w.request("web*", "work")}))
+			if w.status().LastBatch == "" {
+				w.Error("it has no last batch")
+			}
+			w.pass(1)
+			w.takes.Store(0)
+			w.pass(2)
+			w.fired(1, 4)
+			w.wrote("skipped overlap 2-3")
+		})
+	}
+}

@@ -69,6 +69,10 @@ type Schedules interface {
 	// something cannot be read. Errors: harp.ErrInvalid (cursor).
 	ListSchedules(ctx context.Context, cursor string, limit int) (page []*Schedule, next string, err error)
 
+	// ScheduleRuns returns the batches that are not over of a schedule, also of one of that name which was deleted, in the order in which they
+	// were made. It costs no read.
+	ScheduleRuns(name string) []ScheduleRun
+
 	// ScheduleLedger returns a page of entries of the ledger, by their first times, newest first, without any that
 	// cannot be read: of a schedule, which may be deleted, or of all. It examines at most MaxExamined,
 	// and may come back short with a Cursor. Errors: harp.ErrInvalid (cursor).

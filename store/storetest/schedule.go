@@ -212,6 +212,37 @@ var scheduling = []rule{
 		}
 		w.wantThrough(minute(1), 1, 1)
 	}},
+	{"schedule/runs", "runs that are not over are known by the name of their schedule, also when that was deleted, in their order", func(w *world) {
+		w.step(w.firing(w.put("other", minute(0)), minute(1), "h"))
+		w.put("s", minute(0))
+		var all []string
+		for n := range 3 {
+			step := w.firing(w.schedule("s"), minute(n+1), "h")
+			w.step(step)
+			all = append(all, step.Batch.Batch.ID)
+			w.pass(time.Second)
+		}
+		w.step(store.ScheduleStep{Name: "s", Revision: w.schedule("s").Revision, Delete: true})
+		for n := range all {
+			var runs []string
+			for _, run := range w.st.ScheduleRuns("s") {
+				if b, err := w.st.Batch(w.ctx(), run.Batch); err != nil || !b.Member.SubmitTime.Equal(run.Since) {
+					w.Fatalf("a run is %+v, its batch %+v, %v", run, b, err)
+				}
+				runs = append(runs, run.Batch)
+			}
+			if !slices.Equal(runs, all[n:]) {
+				w.Fatalf("they are %q, want %q", runs, all[n:])
+			}
+			if _, err := w.st.ChangeBatch(w.ctx(), all[n], store.BatchEvent{Kind: store.BatchCancel}, store.Operation{By: caller, Time: w.now}); err != nil {
+				w.Fatal(err)
+			}
+			w.advanceAll() // its member has not begun
+		}
+		if runs := w.st.ScheduleRuns("s"); len(runs) > 0 {
+			w.Fatalf("when all are over these are not: %+v", runs)
+		}
+	}},
 	{"schedule/fire/race", "of steps at the same time from one revision one is made", func(w *world) {
 		s := w.put("s", minute(0))
 		steps, errs := make([]store.ScheduleStep, 16), make([]error, 16)
@@ -599,6 +630,9 @@ var reopeningSchedules = []rule{
 		w.wantLedger(harp.LedgerFilter{}, "s skippedoverlap 2-2 1", "s fired 1-1 1")
 		if got := w.schedule("s"); got.Revision != 3 || string(got.Document) != "document of s" || len(got.Runs) != 1 {
 			w.Fatalf("it is %+v", got)
+		}
+		if runs := w.st.ScheduleRuns("s"); len(runs) != 1 || runs[0].Batch != step.Batch.Batch.ID {
+			w.Fatalf("its runs are %+v", runs)
 		}
 	}},
 }

@@ -1,9 +1,11 @@
 package rows
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -243,6 +245,18 @@ func (r *Reader) ListSchedules(_ context.Context, cursor string, limit int) (pag
 		return len(one.Document), nil
 	})
 	return page, next, err
+}
+
+// ScheduleRuns implements store.Schedules.
+func (s *Store) ScheduleRuns(name string) (runs []store.ScheduleRun) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := slices.DeleteFunc(slices.Collect(maps.Values(s.batches)), func(b *batch) bool { return b.row.Member.Schedule != name })
+	slices.SortFunc(all, func(a, b *batch) int { return cmp.Compare(a.row.No, b.row.No) })
+	for _, b := range all {
+		runs = append(runs, store.ScheduleRun{Batch: b.row.ID, Since: b.row.Member.SubmitTime})
+	}
+	return runs
 }
 
 // restoreSchedules notes of all schedules that they were restored from a backup.
