@@ -44,7 +44,7 @@ func (s *session) startProbe() *probe {
 	return p
 }
 
-// noteReady tells who waits that the agent has answered.
+// noteReady tells those that wait that the agent has answered.
 func (s *session) noteReady() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -100,7 +100,7 @@ func (s *server) acceptLoop(ctx context.Context, l net.Listener) error {
 		nc, err := l.Accept()
 		switch {
 		case err == nil && !s.admission.makeRoom(nc):
-			s.refuse(nc, errNoFiles)
+			s.logRefused(nc, errNoFiles)
 			_ = nc.Close()
 		case err == nil:
 			wait = 0
@@ -122,7 +122,7 @@ func (s *server) serveConn(ctx context.Context, nc net.Conn) {
 	c, err := s.shake(ctx, nc)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
-			s.refuse(nc, err)
+			s.logRefused(nc, err)
 		}
 		return
 	}
@@ -132,8 +132,8 @@ func (s *server) serveConn(ctx context.Context, nc net.Conn) {
 	})
 }
 
-// refuse counts a connection that is refused.
-func (s *server) refuse(nc net.Conn, err error) {
+// logRefused logs, or counts, a connection that is refused.
+func (s *server) logRefused(nc net.Conn, err error) {
 	s.refusals.Warn(networkOf(hostOf(nc)), "connection refused", "addr", nc.RemoteAddr().String(), "error", err.Error())
 }
 

@@ -33,12 +33,12 @@ type progress struct {
 func newProgress(c *cli, s harp.BatchStatus) *progress {
 	now := time.Now()
 	p := &progress{cli: c, begun: now, told: now}
-	p.measure(s, 0)
+	p.measureAnew(s, 0)
 	return p
 }
 
-// measure has it measured from now on how fast the batch goes, which has stood still.
-func (p *progress) measure(s harp.BatchStatus, took time.Duration) {
+// measureAnew has it measured from now on how fast the batch goes, which has stood still.
+func (p *progress) measureAnew(s harp.BatchStatus, took time.Duration) {
 	p.since, p.before = took, endedMembers(s)
 	p.at, p.ended = took, p.before
 }
@@ -96,7 +96,7 @@ func (p *progress) line(s harp.BatchStatus, now time.Time) string {
 // of one that takes longer than that, or waits for nothing but silent hosts.
 func (p *progress) left(s harp.BatchStatus, took time.Duration) time.Duration {
 	if s.State != harp.BatchRunning {
-		p.measure(s, took)
+		p.measureAnew(s, took)
 		return 0
 	}
 	if ended := endedMembers(s); ended != p.ended {

@@ -89,7 +89,7 @@ func (w *batchWatch) entries(ctx context.Context) iter.Seq2[harp.HostRecord, err
 			select {
 			case e, more := <-read:
 				if !more {
-					yieldError(yield, w.awaitEnd(ctx))
+					yieldError(yield, w.awaitBatchEnd(ctx))
 					return
 				}
 				if e.err == nil {
@@ -177,8 +177,8 @@ func (w *batchWatch) ask(ctx context.Context) error {
 	return nil
 }
 
-// awaitEnd asks how the batch has ended, whose log has, until that is answered.
-func (w *batchWatch) awaitEnd(ctx context.Context) error {
+// awaitBatchEnd asks how the batch has ended, whose log has, until that is answered.
+func (w *batchWatch) awaitBatchEnd(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -231,7 +231,7 @@ func (w *batchWatch) goOn(ctx context.Context) (over bool, err error) {
 		return false, err
 	}
 	err = w.ask(ctx)
-	w.progress.measure(w.status, time.Since(w.progress.begun))
+	w.progress.measureAnew(w.status, time.Since(w.progress.begun))
 	return false, err
 }
 

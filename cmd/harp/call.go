@@ -221,7 +221,7 @@ func (c *cli) callHost(ctx context.Context, caller *harp.Caller, f *callFlags, h
 	if _, err := f.options(); err != nil {
 		return err
 	}
-	doc, err := f.findProcedure(ctx, caller, host, procedure)
+	doc, err := f.findCalled(ctx, caller, host, procedure)
 	if err != nil {
 		return err
 	}
@@ -266,15 +266,15 @@ const newID = "new"
 // whatever has become of the hosts since.
 func (f *callFlags) mayExist() bool { return f.id != "" && f.id != newID || f.key != "" }
 
-// findProcedure is findProcedure, or of a call that may have been made before, on a host that is gone or has it no more, what is known of
+// findCalled is findProcedure, or of a call that may have been made before, on a host that is gone or has it no more, what is known of
 // the procedure: the dispatcher judges that call.
-func (f *callFlags) findProcedure(ctx context.Context, caller *harp.Caller, host, name string) (harp.ProcedureDoc, error) {
+func (f *callFlags) findCalled(ctx context.Context, caller *harp.Caller, host, name string) (harp.ProcedureDoc, error) {
 	doc, err := findProcedure(ctx, caller, host, name)
 	return f.orOfAny(ctx, caller, name, doc, err)
 }
 
-// findOnTarget is as findProcedure for the hosts of a target.
-func (f *callFlags) findOnTarget(ctx context.Context, caller *harp.Caller, text, name string) (harp.ProcedureDoc, error) {
+// findCalledOnTarget is findCalled for the hosts of a target.
+func (f *callFlags) findCalledOnTarget(ctx context.Context, caller *harp.Caller, text, name string) (harp.ProcedureDoc, error) {
 	doc, err := findOnTarget(ctx, caller, text, name)
 	return f.orOfAny(ctx, caller, name, doc, err)
 }

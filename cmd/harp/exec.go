@@ -114,7 +114,7 @@ func (how *execFlags) arguments(c *cli, argv []string) (map[string]any, error) {
 
 // exec runs a command on a host.
 func (c *cli) exec(ctx context.Context, caller *harp.Caller, f *callFlags, how *execFlags, host string, argv []string) error {
-	doc, err := f.findProcedure(ctx, caller, host, execProcedure)
+	doc, err := f.findCalled(ctx, caller, host, execProcedure)
 	if errors.Is(err, harp.ErrNotFound) {
 		if _, hostErr := caller.Hosts().Get(ctx, host); hostErr == nil {
 			return failures.NotFound("procedure", execProcedure+" on "+host+": its agent's configuration does not allow it")

@@ -337,7 +337,7 @@ func (c *cli) targetArguments(ctx context.Context, caller *harp.Caller, f *batch
 		return c.readSteps(ctx, caller, f, text)
 	}
 	if f.dash < 0 || f.dash > f.leadingWords() {
-		doc, err := f.findOnTarget(ctx, caller, text, words[0])
+		doc, err := f.findCalledOnTarget(ctx, caller, text, words[0])
 		if err != nil {
 			return doc, nil, err
 		}
@@ -345,7 +345,7 @@ func (c *cli) targetArguments(ctx context.Context, caller *harp.Caller, f *batch
 		return doc, args, err
 	}
 	f.onlyOutput = true
-	doc, err := f.findOnTarget(ctx, caller, text, execProcedure)
+	doc, err := f.findCalledOnTarget(ctx, caller, text, execProcedure)
 	if harp.FailureOf(err).Type == "procedure" {
 		err = failures.NotFound("procedure", execProcedure+" on "+text+": no agent's configuration allows it")
 	}

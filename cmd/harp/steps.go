@@ -36,7 +36,7 @@ func (c *cli) readSteps(ctx context.Context, caller *harp.Caller, f *batchFlags,
 		return harp.ProcedureDoc{}, nil, invalid("steps", "%s has no steps", f.stepsFile)
 	}
 	for _, s := range f.steps {
-		doc, err := f.findOnTarget(ctx, caller, text, s.Procedure)
+		doc, err := f.findCalledOnTarget(ctx, caller, text, s.Procedure)
 		if err != nil {
 			return doc, nil, err
 		}

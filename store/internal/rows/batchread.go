@@ -138,8 +138,8 @@ type memberPlaces struct {
 	places map[id]int
 }
 
-// placesIn returns the places of a batch's members. Those of the last one are remembered: who waits for its members
-// asks for each of them, again and again. With ErrDamaged they are those on hosts whose names can be read.
+// placesIn returns the places of a batch's members. Those of the last one are remembered: those that wait for its members
+// ask for each of them, again and again. With ErrDamaged they are those on hosts whose names can be read.
 func (s *Store) placesIn(m *members) (map[id]int, error) {
 	if last := s.lastPlaces.Load(); last != nil && last.of == m.b.row.No {
 		return last.places, nil
