@@ -66,13 +66,14 @@ func (n *notifier) work(ctx context.Context) (wait time.Duration, err error) {
 		return 0, err
 	}
 	if n.broken == nil {
-		more, err := n.lookAtEvents(ctx)
+		seen, more, err := n.lookAtEvents(ctx)
 		if err != nil {
 			return 0, err
 		}
 		if more { // mu is not held meanwhile: others want to see the notification
 			signal(n.happened)
-		} else if err := n.addDueMessages(ctx); err != nil { // not before: a host may be back
+		}
+		if err := n.addDueMessages(ctx, seen); err != nil {
 			return 0, err
 		}
 	}
@@ -103,10 +104,11 @@ func (n *notifier) untilDue() time.Duration {
 		if n.state.Digest != nil {
 			sooner(n.digestAt)
 		}
-		full := n.begin().isFull()
-		for _, a := range n.away {
-			if !a.told && !full {
-				sooner(a.due)
+		if n.fullSince.IsZero() { // else hosts wait until all that has happened can be looked at
+			for _, a := range n.away {
+				if !a.told {
+					sooner(a.due)
+				}
 			}
 		}
 	}
@@ -156,13 +158,14 @@ func (n *notifier) purge(ctx context.Context) error {
 	return errGone
 }
 
-// lookAtEvents makes messages of a page of what has happened, and reports whether there may be more; not if too many messages wait.
-func (n *notifier) lookAtEvents(ctx context.Context) (more bool, err error) {
+// lookAtEvents makes messages of a page of what has happened, and reports until when all is looked at, zero if that is not known, and
+// whether there may be more; not if too many messages wait.
+func (n *notifier) lookAtEvents(ctx context.Context) (seen time.Time, more bool, err error) {
 	look := &lookout{n: n}
 	for {
-		s := n.begin()
+		s, now := n.begin(), time.Now()
 		if s.isFull() || !n.fullSince.IsZero() && s.pending > goOn {
-			return false, n.fallBehind(ctx, s)
+			return time.Time{}, false, n.fallBehind(ctx, s)
 		}
 		page, err := n.d.notifications.feed.read(ctx, n.d.store, n.state.Cursor)
 		if errors.Is(err, harp.ErrPruned) {
@@ -173,12 +176,16 @@ func (n *notifier) lookAtEvents(ctx context.Context) (more bool, err error) {
 			}
 		}
 		if err != nil {
-			return false, err
+			return time.Time{}, false, err
 		}
 		if len(page.Events) == 0 && page.Cursor == n.state.Cursor {
-			return false, n.catchUp(ctx, s)
+			return now, false, n.catchUp(ctx, s)
 		}
-		return true, look.at(ctx, s, page)
+		last, err := look.at(ctx, s, page)
+		if !last.IsZero() {
+			seen = now.Add(-max(0, n.d.now().Sub(last)))
+		}
+		return seen, true, err
 	}
 }
 
@@ -242,18 +249,19 @@ type lookout struct {
 	more    bool // the target asks for more of a host than its name
 }
 
-// at makes messages of events, until too many wait, and stores them.
-func (l *lookout) at(ctx context.Context, s *notifyStep, page harp.EventPage) error {
+// at makes messages of events, until too many wait, and stores them. It returns when the last one happened that it looked at.
+func (l *lookout) at(ctx context.Context, s *notifyStep, page harp.EventPage) (last time.Time, err error) {
 	n := l.n
 	cursor := page.Cursor
 	for i := range page.Events {
 		e := &page.Events[i]
+		last = e.Time
 		no := n.d.store.EventNumber(e.Cursor)
 		if no <= n.state.No {
 			continue
 		}
 		if err := l.handleEvent(ctx, s, no, e); err != nil {
-			return err
+			return last, err
 		}
 		if s.isFull() || s.size >= commitBytes {
 			cursor = e.Cursor
@@ -264,9 +272,9 @@ func (l *lookout) at(ctx context.Context, s *notifyStep, page harp.EventPage) er
 	if s.isEmpty() && sameDigest(s.state.Digest, n.state.Digest) && n.stored != nil && n.gap == "" && s.state.No-n.storedNo < placeEvents {
 		n.state.Cursor, n.state.No = s.state.Cursor, s.state.No
 		n.touch()
-		return nil
+		return last, nil
 	}
-	return s.commit(ctx, store.Operation{}, 0)
+	return last, s.commit(ctx, store.Operation{}, 0)
 }
 
 func sameDigest(a, b *gathering) bool {
@@ -357,8 +365,9 @@ func asksMore(text string) bool {
 	return err != nil || len(e.Groups()) > 0 || slices.ContainsFunc(e.Keys(), func(key string) bool { return key != "host.name" })
 }
 
-// addDueMessages makes messages of what was waited for: the digest, and hosts that are still away.
-func (n *notifier) addDueMessages(ctx context.Context) error {
+// addDueMessages makes messages of what was waited for: the digest, and hosts that were still away when they were due. One that was due
+// after seen may be back by what was not looked at yet.
+func (n *notifier) addDueMessages(ctx context.Context, seen time.Time) error {
 	now := time.Now()
 	if g := n.state.Digest; g != nil && !n.digestAt.After(now) {
 		s := n.begin()
@@ -373,7 +382,7 @@ func (n *notifier) addDueMessages(ctx context.Context) error {
 		s := n.begin()
 		for _, name := range slices.Sorted(maps.Keys(n.away)) {
 			a := n.away[name]
-			if a.told || a.due.After(now) {
+			if a.told || a.due.After(seen) {
 				continue
 			}
 			if s.isFull() || s.size >= commitBytes {
