@@ -5,9 +5,13 @@ const (
 	// maxHello is the longest first message. Ours, with a key of ML-KEM, take 1.7 KiB.
 	maxHello = 4 << 10
 
-	// maxHandshake is how many bytes are read before the peer is known. Whether certificates are good is known only after work has gone
-	// into them: their number, their bytes together, and the bits of a key of RSA are looked at first. There is no curve above P-384.
-	maxHandshake = 64 << 10
+	// maxHandshake is how many bytes behind the first message are read before the peer is known: the longest chain, and what comes with it. A
+	// dispatcher or agent that is dialled may send maxAnswered, as the names of all its authorities come as well.
+	maxHandshake = maxChainSize + 8<<10
+	maxAnswered  = 64 << 10
+
+	// Whether certificates are good is known only after work has gone into them: their number, their bytes together, and the bits of a key of
+	// RSA are looked at first. There is no curve above P-384.
 	maxChain     = 4
 	maxChainSize = 16 << 10
 	maxRSA       = 4096
@@ -158,7 +162,8 @@ func Bounds() []Bound {
 	const bytes, percent = "bytes", "% of files"
 	return []Bound{
 		{"first message", maxHello, bytes, "before it is the handshake's turn"},
-		{"handshake", maxHandshake, bytes, "read before the peer is known"},
+		{"handshake", maxHandshake, bytes, "read after the first message, before the peer is known"},
+		{"handshake of who is dialled", maxAnswered, bytes, "read before the peer is known"},
 		{"certificates", maxChain, "certificates", "of a peer, verified"},
 		{"bytes of certificates", maxChainSize, bytes, "of a peer, together"},
 		{"key of RSA", maxRSA, "bits", "in a certificate; the longest curve is P-384"},

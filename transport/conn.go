@@ -70,7 +70,7 @@ func Client(ctx context.Context, nc net.Conn, tc *tls.Config, protocol string, w
 			return nc, peer, err
 		}
 		config, own := clientConfig(tc, protocol, want)
-		hc := &handshakeConn{Conn: nc, left: maxHandshake}
+		hc := &handshakeConn{Conn: nc, left: maxAnswered}
 		c := tls.Client(hc, config)
 		peer, err := shakeTLS(ctx, hc, c, func(nc net.Conn, id Identity) error {
 			if err := own.checkPeer(id); err != nil {
@@ -102,7 +102,7 @@ func serverShake(ctx context.Context, nc net.Conn, config *tls.Config, allow map
 		}
 		hc, ok := nc.(*handshakeConn)
 		if !ok {
-			hc = &handshakeConn{Conn: nc, left: maxHandshake}
+			hc = &handshakeConn{Conn: nc, left: maxHello + maxHandshake}
 		}
 		c := tls.Server(hc, config)
 		peer, err := shakeTLS(ctx, hc, c, sendWelcome)

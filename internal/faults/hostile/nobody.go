@@ -44,6 +44,7 @@ var liesOfNobody = bothPorts([]lie{
 	{name: "protocols that are not spoken", tell: tellOtherProtocol},
 	{name: "TLS 1.2", tell: tellOldTLS},
 	{name: "rubbish after the ClientHello", tell: tellRubbish},
+	{name: "a flood of exchanges of keys that cost much", tell: tellLongExchange},
 })
 
 // bothPorts lets lies be told to either.
@@ -76,11 +77,11 @@ func (t *teller) ownCertificate() (tls.Certificate, error) {
 }
 
 // clientHello is a first message as crypto/tls sends it.
-func (t *teller) clientHello() []byte {
+func (t *teller) clientHello(curves ...tls.CurveID) []byte {
 	here, there := net.Pipe()
 	defer here.Close()
 	t.work.Go(func() {
-		_, _ = t.shake(there, t.ownProtocol(), tls.Certificate{})
+		_, _ = t.shake(there, t.ownProtocol(), tls.Certificate{}, curves...)
 		_ = there.Close()
 	})
 	head := make([]byte, 5)
@@ -202,6 +203,33 @@ func tellHalfShake(t *teller) error {
 	}
 	return t.hold()
 }
+
+// tellLongExchange sends the same first message again and again: it costs whoever sends it nothing to have keys exchanged on
+// a curve where that takes long.
+func tellLongExchange(t *teller) error {
+	for _, curve := range []tls.CurveID{tls.CurveP384, tls.SecP384r1MLKEM1024, tls.CurveP521} {
+		hello := t.clientHello(curve)
+		err := t.each(t.many(50, 1000), func(int) error {
+			conn, err := t.dial()
+			if err != nil {
+				return err
+			}
+			_, _ = conn.Write(hello)
+			answer := make([]byte, 1)
+			if n, err := conn.Read(answer); n > 0 && answer[0] != tlsAlert {
+				return fmt.Errorf("keys are exchanged with %s: %w", curve, err)
+			}
+			return conn.Close()
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tlsAlert is the kind of a record of TLS that says what is wrong.
+const tlsAlert = 21
 
 func tellReset(t *teller) error {
 	return t.each(t.many(300, 3000), func(i int) error {

@@ -106,9 +106,10 @@ var protocols = map[[2]role]string{
 	{caller, agent}:      "harp-direct/1",
 }
 
-// shake makes the handshake of TLS with a certificate.
-func (t *teller) shake(conn net.Conn, protocol string, cert tls.Certificate) (*tls.Conn, error) {
+// shake makes the handshake of TLS with a certificate, and with an exchange of keys on one of some curves.
+func (t *teller) shake(conn net.Conn, protocol string, cert tls.Certificate, curves ...tls.CurveID) (*tls.Conn, error) {
 	secured := tls.Client(conn, &tls.Config{
+		CurvePreferences:   curves,
 		Certificates:       []tls.Certificate{cert},
 		NextProtos:         []string{protocol},
 		InsecureSkipVerify: true, //nolint:gosec // it is the other side that has to look
