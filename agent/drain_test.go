@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 )
 
@@ -67,6 +69,63 @@ func TestDrain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What ended with an agent that was killed is in the journal as gone when the next one is idle, with its records and why it
+// was to stop.
+func TestDrainAfterACrash(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		c := newCounter()
+		m := newMachine(t, p, func(a *agent.Agent) {
+			c.offer(a)
+			offer(a, "stays", func(context.Context) (int64, error) { <-c.release; return 0, nil })
+		}, agent.Limits{})
+		x, y := m.peer.call("count", nil).accepted(), m.peer.call("stays", nil).accepted()
+		y.cancel()
+		said := y.stopping()
+		time.Sleep(time.Second)
+		close(c.release)
+		m.disk.Crash()
+		m.away(true)
+		m.run.stop()
+		m.run.wait()
+		ended := func() (n int) {
+			j, err := journal.Open(m.disk.Mount(), journal.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer j.Close()
+			for _, h := range j.Held() {
+				if h.State == journal.Ended {
+					n++
+				}
+			}
+			return n
+		}
+		if n := ended(); n > 0 {
+			t.Fatalf("%d have ended", n)
+		}
+		m.agent = newAgent(t, p, func(c *agent.Config) { c.Journal = m.disk.Mount() })
+		m.run = run(t, func(ctx context.Context) error { return m.agent.Connect(ctx, m.d.addr) })
+		if err := m.agent.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m.run.stop()
+		m.run.wait()
+		if n := ended(); n != 2 {
+			t.Errorf("%d have ended", n)
+		}
+		m.d.set(func(d *dispatcher) { d.refuse = nil })
+		m.boot()
+		if end, records := m.peer.resume(x.id, 0).ended(); !end.Gone || end.Stopped != nil || len(records) != 10 {
+			t.Errorf("one: %+v, %d records", end, len(records))
+		}
+		z := m.peer.resume(y.id, 0)
+		z.stopping()
+		if end := z.end(); !end.Gone || end.Stopped == nil || !reflect.DeepEqual(*end.Stopped, said) {
+			t.Errorf("one that was to stop: %+v, %+v was said", end, said)
+		}
+	})
 }
 
 // The process that has an agent's directory is found, and nobody where there is none.
