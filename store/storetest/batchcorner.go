@@ -172,6 +172,18 @@ var batchCorners = []rule{
 		w.waits(w.members(b)[0], harp.ReasonAgentBusy)
 		w.checkBatch(b)
 	}},
+	{"batch/full/slot", "a member whose host has as many attempts as it may holds no slot: the next host is reached", func(w *world) {
+		w.st.SetGate("h000", store.Gate{Open: true, Most: 1})
+		w.gate("h001")
+		before := w.submit(on("h000"))
+		b := w.batch(hostsOf(2), parallel(1))
+		second := w.advance().Claimed
+		w.onHosts(second, "h001")
+		w.waits(w.members(b)[0], harp.ReasonAgentBusy)
+		w.onHosts(w.apply(before, store.End).Claimed)
+		w.onHosts(w.apply(second[0], store.End).Claimed, "h000")
+		w.checkBatch(b)
+	}},
 	{"batch/busy/behind", "a member that was parked does not keep others of its procedure waiting for their agent", func(w *world) {
 		w.gate("h000")
 		before := w.submit(on("h000"))

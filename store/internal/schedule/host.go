@@ -69,7 +69,7 @@ func (s *Schedule) SetGate(name string, g store.Gate) {
 	switch {
 	case wasOpen && !g.Open:
 		s.giveSlotsOf(h)
-	case !wasOpen && g.Open:
+	case !wasOpen && h.mayStart():
 		h.takeSlotsOf()
 	}
 	for l := range h.hostQueues {

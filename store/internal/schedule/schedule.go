@@ -130,7 +130,7 @@ func entryTree() *btree.BTreeG[*Job] {
 // host queue is before it and nothing is in its way.
 func (s *Schedule) Submit(i ID, j *store.Job, now int64) (e *Job, started bool) {
 	e = s.insertJob(i, j)
-	if e.host.gate.Open && e.notBefore <= now {
+	if e.host.mayStart() && e.notBefore <= now {
 		e.takeBatchSlot()
 	}
 	if e.host.backlogs[e.procedure] == nil && e.Queue.hostQueues[e.host] == nil && e.notBefore <= now && e.hasRoom(now) {
