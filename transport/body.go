@@ -76,6 +76,8 @@ func (s *Session) sendLong(x *Exchange, f Frame) error {
 	case s.bodies.sending <- struct{}{}:
 	case <-over:
 		return cmp.Or(s.closedErr(), io.ErrClosedPipe)
+	case <-s.dying: // nobody gives a slot back, and the end of the session does not find an exchange of which nothing was sent
+		return s.closedErr()
 	}
 	st, err := s.bodies.openSender()
 	if err != nil {

@@ -368,3 +368,28 @@ func TestALongBodyIsItsOwnersAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestLongBodiesThatAreNotLetInEndWithTheSession: also those that wait for a stream, of whose exchanges nothing was sent.
+func TestLongBodiesThatAreNotLetInEndWithTheSession(t *testing.T) {
+	overMemory(t, func(t *testing.T, w wiring) {
+		h := w.hostileAcceptor(t)
+		const atOnce = 64 + 3
+		sent := make(chan error, atOnce)
+		for range atOnce {
+			x := h.victim.exchange(t)
+			go func() { sent <- x.Send(1, true, bin(300_000)) }()
+		}
+		synctest.Wait()
+		h.raw.Close()
+		<-h.victim.opener.Done()
+		synctest.Wait()
+		if n := len(sent); n != atOnce {
+			t.Errorf("%d of %d are still being sent", atOnce-n, atOnce)
+		}
+		for range len(sent) {
+			if err := <-sent; !errors.Is(err, transport.ErrSessionClosed) {
+				t.Errorf("Send: %v", err)
+			}
+		}
+	})
+}
