@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -213,5 +214,35 @@ func TestReducedOfWhatEndedWithItsAgent(t *testing.T) {
 			t.Errorf("held %+v", m.peer.held)
 		}
 		m.peer.resume(x.id, 30).gone()
+	})
+}
+
+// TestReducedOnAFullDisk checks that what gives way to calls makes room for them though the disk was full when it was to be written.
+func TestReducedOnAFullDisk(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		c := newCounter()
+		offers := func(a *agent.Agent) {
+			c.offer(a)
+			offer(a, "large", func(context.Context) ([]byte, error) { return make([]byte, 3000), nil })
+		}
+		m := &machine{t: t, p: p, d: listen(t, p), disk: journal.NewMemory(), limits: agent.Limits{MaxJournal: 30_000}, offers: offers}
+		disk := newAiling(m.disk.Mount())
+		m.start(disk)
+		for range 5 {
+			expect[wire.End](m.peer.call("large", nil).accepted(), wire.TypeEnd)
+		}
+		m.belongsTo("other")
+		of := m.peer.held
+		for !m.peer.call("count", nil).isNotNow() {
+		}
+		m.peer.forget(of...)
+		synctest.Wait()
+		disk.fail(syscall.ENOSPC)
+		for range 10 {
+			m.peer.call("count", nil).notNow()
+		}
+		disk.heal()
+		time.Sleep(time.Minute)
+		m.peer.call("count", nil).accepted()
 	})
 }

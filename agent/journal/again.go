@@ -5,14 +5,20 @@ import "time"
 // againAfter is the pause before what was lost with a commit is written again. It is longer where records are.
 const againAfter = time.Second
 
-// lasting is what holds though the commit that it was in failed: that records are kept elsewhere, and that nobody
-// will ask for an attempt. Who says so does not wait, and says it once.
+// lasting is what holds though the commit that it was in failed: that records are kept elsewhere, that nobody
+// will ask for an attempt, and what is left of one. Who says so does not wait, and says it once.
 type lasting struct {
-	acked map[Key]int64 // the first record that is not
-	tombs map[Key]int64 // when they were made
+	acked   map[Key]int64 // the first record that is not
+	tombs   map[Key]int64 // when they were made
+	reduced map[Key]reduction
 }
 
-func newLasting() lasting { return lasting{acked: map[Key]int64{}, tombs: map[Key]int64{}} }
+// reduction is what is left of an attempt.
+type reduction struct{ info, end []byte }
+
+func newLasting() lasting {
+	return lasting{acked: map[Key]int64{}, tombs: map[Key]int64{}, reduced: map[Key]reduction{}}
+}
 
 // keep notes what lasts of a change of an attempt that is undone.
 func (l lasting) keep(k Key, before, after *attempt) {
@@ -40,6 +46,9 @@ func (j *Journal) repeatLocked(l lasting) {
 			}
 			return nil
 		})
+	}
+	for k, left := range l.reduced {
+		_ = j.reduceLocked(g, k, left) // it may be gone
 	}
 	for k, at := range l.tombs {
 		j.entombLocked(g, k, at, now)

@@ -34,7 +34,7 @@ func (g *gate) held(t *testing.T, k Key) (h Held, s State) {
 }
 
 // TestWhatNobodyTellsAgainIsLostWithACommit checks that records that are kept elsewhere, and attempts that nobody asks
-// for, go on to be so when a commit fails: who said it is not told of that, and they would take room for ever.
+// for, or that are reduced, go on to be so when a commit fails: who said it is not told of that, and they would take room for ever.
 func TestWhatNobodyTellsAgainIsLostWithACommit(t *testing.T) {
 	k := Key{"job", 1}
 	for name, c := range map[string]struct {
@@ -51,6 +51,14 @@ func TestWhatNobodyTellsAgainIsLostWithACommit(t *testing.T) {
 		},
 		"both": {
 			func(j *Journal) error { return errors.Join(j.Ack(k, 4), j.Forget(k)) },
+			func(_ Held, s State) bool { return s == Forgotten },
+		},
+		"an attempt is reduced": {
+			func(j *Journal) error { return j.Reduce(k, []byte("info"), []byte("end")) },
+			func(h Held, s State) bool { return s == Ended && h.Records == 0 && string(h.Info) == "info" },
+		},
+		"it is forgotten then": {
+			func(j *Journal) error { return errors.Join(j.Reduce(k, []byte("info"), []byte("end")), j.Forget(k)) },
 			func(_ Held, s State) bool { return s == Forgotten },
 		},
 		"records are acknowledged that were not on the disk": {

@@ -333,28 +333,35 @@ func (j *Journal) Forget(keys ...Key) error {
 }
 
 // Reduce leaves of an attempt that has ended, or has no process any more, nothing but an Info and an END without a
-// value, of at most MaxBare bytes: its records are gone. It does not wait, and may be forgotten in a crash. Errors:
-// ErrUnknown; ErrState for one that was not started; ErrInvalid.
+// value, of at most MaxBare bytes: its records are gone. It does not wait, and may be forgotten in a crash. If the commit
+// fails it is written again later. Errors: ErrUnknown; ErrState for one that was not started; ErrInvalid.
 func (j *Journal) Reduce(k Key, info, end []byte) error {
 	if len(end) > MaxBare {
 		return fmt.Errorf("%w: the bare end has %d bytes, at most %d", ErrInvalid, len(end), MaxBare)
 	}
-	_, err := j.doWhen(false, func(g *group) error {
-		a := j.attempts[k]
-		switch {
-		case a == nil:
-			return ErrUnknown
-		case a.state == Accepted:
-			return ErrState
-		}
-		x := &extent{cost: endCost(end), pending: [][]byte{bytes.Clone(end)}}
-		next := &attempt{accepted: true, state: Ended, fence: a.fence, info: bytes.Clone(info), started: a.started, end: x}
-		j.replaceLocked(g, k, next)
-		g.add(&entry{kind: kindBegin, key: k, fence: next.fence, info: next.info, started: next.started}) // as if it came now
-		g.addEnd(&entry{kind: kindEnd, key: k, body: x.pending[0]}, x)
-		return nil
-	})
+	left := reduction{bytes.Clone(info), bytes.Clone(end)}
+	_, err := j.doWhen(false, func(g *group) error { return j.reduceLocked(g, k, left) })
 	return err
+}
+
+func (j *Journal) reduceLocked(g *group, k Key, left reduction) error {
+	a := j.attempts[k]
+	switch {
+	case a == nil:
+		return ErrUnknown
+	case a.state == Accepted:
+		return ErrState
+	}
+	x := &extent{cost: endCost(left.end), pending: [][]byte{left.end}}
+	next := &attempt{accepted: true, state: Ended, fence: a.fence, info: left.info, started: a.started, end: x}
+	j.replaceLocked(g, k, next)
+	if g.reduced == nil {
+		g.reduced = map[Key]reduction{}
+	}
+	g.reduced[k] = left
+	g.add(&entry{kind: kindBegin, key: k, fence: next.fence, info: next.info, started: next.started}) // as if it came now
+	g.addEnd(&entry{kind: kindEnd, key: k, body: left.end}, x)
+	return nil
 }
 
 // entombLocked drops an attempt and leaves its tombstone, which is made at a time.

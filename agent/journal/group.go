@@ -15,6 +15,7 @@ type group struct {
 	placed  []placed         // extents that are in buf
 	before  map[Key]*attempt // what was known before; nil: nothing
 	tombs   map[Key]int64    // that are new, and when they were made
+	reduced map[Key]reduction
 }
 
 // placed is an extent in a group's buffer.

@@ -3,6 +3,7 @@ package journal
 import (
 	"fmt"
 	"io"
+	"maps"
 )
 
 // writeLoop writes groups, each with what has gathered while the last was synced,
@@ -175,6 +176,7 @@ func (j *Journal) undoLocked(g *group, err error, lasts lasting) {
 		lasts.keep(k, a, j.attempts[k])
 		j.putLocked(k, a)
 	}
+	maps.Copy(lasts.reduced, g.reduced)
 	for k, at := range g.tombs {
 		j.tombs.remove(k)
 		lasts.tombs[k] = at
