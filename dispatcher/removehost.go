@@ -46,14 +46,19 @@ func (d *Dispatcher) removeHost(ctx context.Context, name string, op store.Opera
 		}
 	}
 	if err := h.checkRemovable(); err != nil {
-		return 0, err
+		op.Refused = err // but for what came of it before
 	}
 	ctx = context.WithoutCancel(ctx) // it has begun
 	n, err := d.removeStored(ctx, name, op)
-	if err == nil || errors.Is(err, harp.ErrNotFound) { // only now: a host that stays keeps its pause, and the labels by which it is in windows
-		err = d.dropGiven(ctx, h) // not found: it was removed before, but for these
+	if err != nil && !errors.Is(err, harp.ErrNotFound) {
+		return 0, err
 	}
-	if err != nil {
+	if _, gone := d.store.Host(ctx, name); gone == nil { // this was asked before, and it came back since: it stays as it is
+		return n, err
+	} else if !errors.Is(gone, harp.ErrNotFound) {
+		return 0, gone
+	}
+	if err := d.dropGiven(ctx, h); err != nil { // only now: a host that stays keeps its pause, and the labels by which it is in windows
 		return 0, err
 	}
 	h.forget()

@@ -129,3 +129,40 @@ func TestChangingAQueueAgainUndoesAnothersChange(t *testing.T) {
 		}
 	})
 }
+
+// A host is removed once: one that came back before that is asked again stays, with what it was given since, and its
+// caller is told what the first removal did.
+func TestRemovingAHostAgainForgetsOneThatCameBack(t *testing.T) {
+	for name, stays := range map[string]bool{"connected": true, "away again": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sys := newSystem(t, inMemory, nil, dispatcher.Config{})
+				hosts := sys.caller.Hosts()
+				must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i")).tr.Close(nil)
+				synctest.Wait()
+				must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil, harp.OfflineWait(harp.NoLimit)))
+				removed := -1
+				lostOnce(t, sys,
+					func(far *harp.Caller) (err error) {
+						removed, err = far.Hosts().Remove(t.Context(), "web01")
+						return err
+					},
+					func() {
+						agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+						synctest.Wait()
+						must[int](t)(hosts.Label(t.Context(), "web01", map[string]string{"role": "web"}))
+						if !stays {
+							agent.tr.Close(nil)
+							synctest.Wait()
+						}
+					})
+				if removed != 1 {
+					t.Errorf("the caller is told of %d jobs", removed)
+				}
+				if h, err := hosts.Get(t.Context(), "web01"); err != nil || h.Online != stays || h.Labels["role"] != "web" {
+					t.Errorf("the host that came back is %+v, %v", h, err)
+				}
+			})
+		})
+	}
+}

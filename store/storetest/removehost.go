@@ -133,6 +133,13 @@ var removing = []rule{
 		w.state(j, harp.StateQueued)
 		_, err := w.st.Host(w.ctx(), "h")
 		w.must(err)
+		op.Refused = errors.New("not now")
+		if done := w.removeHost(op); done.Count != 1 {
+			w.Fatalf("asked again by who may not do it now it ended %d", done.Count)
+		}
+		_, err = w.st.RemoveHost(w.ctx(), "h", store.Operation{ID: w.id(), By: somebody, Time: w.now, Refused: op.Refused})
+		w.wants(err, op.Refused)
+		w.state(j, harp.StateQueued)
 		other := store.Operation{ID: op.ID, By: somebody, Time: w.now}
 		_, err = w.st.RemoveHost(w.ctx(), "other", other)
 		w.wants(err, harp.ErrConflict)

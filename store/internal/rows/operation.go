@@ -47,7 +47,7 @@ type askedRow struct {
 }
 
 // doOnce runs an operation unless one with its id was run before, to its end, and returns what came
-// of it then; one that was broken off goes on. what is what is asked for, and by whom. Errors: harp.ErrInvalid (id),
+// of it then; one that was broken off goes on, unless it is refused. what is what is asked for, and by whom. Errors: harp.ErrInvalid (id),
 // harp.ErrConflict when its id is that of another operation, harp.ErrPruned when what came
 // of it may be forgotten, op.Refused, run's.
 func (s *Store) doOnce(t *tx, op store.Operation, what any, run func() (doneRow, error)) (done doneRow, err error) {
@@ -63,7 +63,7 @@ func (s *Store) doOnce(t *tx, op store.Operation, what any, run func() (doneRow,
 	if err != nil || again && !before.More {
 		return before, err
 	}
-	if !again && op.Refused != nil {
+	if op.Refused != nil {
 		return doneRow{}, op.Refused
 	}
 	key := i.key(prefixDone)
