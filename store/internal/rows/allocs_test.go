@@ -3,6 +3,7 @@ package rows
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/needs"
@@ -48,28 +49,49 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestMembersOfALongBatchAreFoundAtOnce: who waits for members of a batch whose hosts were not reached yet asks for each of them, again and
+// TestMembersOfLongBatchesAreFoundAtOnce: who waits for members of batches whose hosts were not reached yet asks for each of them, again and
 // again, and their ids do not say where they are in it.
-func TestMembersOfALongBatchAreFoundAtOnce(t *testing.T) {
+func TestMembersOfLongBatchesAreFoundAtOnce(t *testing.T) {
 	needs.NoRaceDetector(t)
-	const hosts = 10_000
+	const hosts, batches = 10_000, 3
 	s := opened(t, newTrial(), Options{})
-	in := store.BatchSubmission{Request: harp.Submission{Request: []byte("request")}, Batch: store.Batch{
-		ID: idAt(noon), Target: "*", Classes: []store.BatchClass{{}}, Plan: store.BatchPlan{Parallel: hosts, Waves: []int{hosts}}, Member: store.Job{Procedure: "p"},
-	}}
-	for n := range hosts {
-		in.Hosts = append(in.Hosts, store.BatchHost{Name: fmt.Sprint("host", n)})
-	}
-	if _, err := s.SubmitBatch(t.Context(), in, noon); err != nil {
-		t.Fatal(err)
+	var ids []string
+	for n := range batches {
+		in := store.BatchSubmission{Request: harp.Submission{Request: []byte("request")}, Batch: store.Batch{
+			ID: idAt(noon.Add(time.Duration(n) * time.Second)), Target: "*", Classes: []store.BatchClass{{}}, Plan: store.BatchPlan{Parallel: hosts, Waves: []int{hosts}}, Member: store.Job{Procedure: "p"},
+		}}
+		for n := range hosts {
+			in.Hosts = append(in.Hosts, store.BatchHost{Name: fmt.Sprint("host", n)})
+		}
+		if _, err := s.SubmitBatch(t.Context(), in, noon); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, harp.MemberID(in.Batch.ID, "host9500", 1))
 	}
 	find := func() {
-		const name = "host9500"
-		if j, err := s.Job(t.Context(), harp.MemberID(in.Batch.ID, name, 1)); err != nil || j.Host != name {
-			t.Fatalf("it is %+v, %v", j, err)
+		for _, i := range ids {
+			if j, err := s.Job(t.Context(), i); err != nil || j.Host != "host9500" {
+				t.Fatalf("it is %+v, %v", j, err)
+			}
 		}
 	}
-	if n := testing.AllocsPerRun(10, find); n > 3000 { // a row of a thousand names is read
-		t.Errorf("a member of %d takes %v allocations to find", hosts, n)
+	if n := testing.AllocsPerRun(10, find); n > batches*3000 { // a row of a thousand names is read for each
+		t.Errorf("a member of each of %d batches of %d takes %v allocations to find", batches, hosts, n)
+	}
+}
+
+// TestPlacesAreBounded: the places are remembered of those batches that were asked about last, and of no more members than may be.
+func TestPlacesAreBounded(t *testing.T) {
+	var p places
+	longest := store.Batch{Hosts: store.MaxBatchHosts}
+	for n := range 3 * placesMost / namesMost {
+		b := store.Batch{No: uint64(n + 1), Hosts: 1} //nolint:gosec // a small number
+		before := p.of(&longest)
+		if p.of(&b); p.of(&longest) != before {
+			t.Fatalf("the one asked about last is forgotten for batch %d", n)
+		}
+		if p.members > placesMost || len(p.batches) > placesMost/namesMost {
+			t.Fatalf("it is remembered of %d batches, and %d members", len(p.batches), p.members)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
@@ -125,27 +126,78 @@ func (s *Store) findInBatch(snap Snapshot, of, i id) (*store.Job, error) {
 		return nil, err
 	}
 	m := members{Store: s, snap: snap, b: batch{id: of, row: row, life: row.BatchLife, piece: -1}}
-	places, err := s.placesIn(&m)
-	if place, is := places[i]; is {
-		return m.at(place)
+	place, is, err := s.placeIn(&m, i)
+	if !is {
+		return nil, err
 	}
-	return nil, err
+	return m.at(place)
 }
 
-// memberPlaces is at which places the members of a batch are, of which their ids say nothing.
-type memberPlaces struct {
-	of     uint64 // the batch's number: its id may be used again
-	places map[id]int
+// placesMost is of how many members together it is remembered at which places they are: of four of the longest batches.
+const placesMost = 4 * store.MaxBatchHosts
+
+// places is at which places the members of batches are, of which their ids say nothing: of the batches that were asked about last, since
+// those who wait for members ask for each of them, again and again.
+type places struct {
+	mu      sync.Mutex
+	batches []*batchPlaces // guarded by mu: the one asked about last is last
+	members int            // guarded by mu: of all of them
 }
 
-// placesIn returns the places of a batch's members. Those of the last one are remembered: those that wait for its members
-// ask for each of them, again and again. With ErrDamaged they are those on hosts whose names can be read.
-func (s *Store) placesIn(m *members) (map[id]int, error) {
-	if last := s.lastPlaces.Load(); last != nil && last.of == m.b.row.No {
-		return last.places, nil
+// batchPlaces is the places of the members of one batch.
+type batchPlaces struct {
+	no      uint64 // the batch's number: its id may be used again
+	members int
+
+	mu sync.Mutex   // held while they are found, as others wait for the same
+	at map[id]int32 // guarded by mu; nil: it is not known
+}
+
+// of returns what is remembered of a batch, to be filled in if that is nothing yet.
+func (p *places) of(b *store.Batch) *batchPlaces {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := slices.IndexFunc(p.batches, func(known *batchPlaces) bool { return known.no == b.No }); n >= 0 {
+		known := p.batches[n]
+		p.batches = append(slices.Delete(p.batches, n, n+1), known)
+		return known
 	}
+	made := &batchPlaces{no: b.No, members: max(b.Hosts*b.StepCount(), namesMost)} // more: so that there are not many
+	p.batches, p.members = append(p.batches, made), p.members+made.members
+	for p.members > placesMost {
+		p.members -= p.batches[0].members
+		p.batches = slices.Delete(p.batches, 0, 1)
+	}
+	return made
+}
+
+// placeIn returns at which place of a batch the member is that has an id; false if it is none of it. Errors: ErrDamaged where it may be
+// one on a host whose name cannot be read.
+func (s *Store) placeIn(m *members, i id) (place int, is bool, err error) {
+	known := s.places.of(m.b.row)
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	at := known.at
+	if at == nil {
+		at, err = m.findPlaces()
+		if err != nil && !errors.Is(err, ErrDamaged) {
+			return 0, false, err
+		}
+		if err == nil {
+			known.at = at
+		}
+	}
+	found, is := at[i]
+	if is {
+		err = nil
+	}
+	return int(found), is, err
+}
+
+// findPlaces returns the places of a batch's members. With ErrDamaged they are those on hosts whose names can be read.
+func (m *members) findPlaces() (map[id]int32, error) {
 	row := m.b.row
-	found := &memberPlaces{of: row.No, places: make(map[id]int, row.Hosts*row.StepCount())}
+	found := make(map[id]int32, row.Hosts*row.StepCount())
 	var damaged error
 	for at := 0; at < row.Hosts; at++ {
 		host, err := m.b.hostAt(m.snap, at)
@@ -159,13 +211,10 @@ func (s *Store) placesIn(m *members) (map[id]int, error) {
 		}
 		for step := 1; step <= row.StepCount(); step++ {
 			i, _ := parseID(harp.MemberID(row.ID, host.Name, step))
-			found.places[i] = at*row.StepCount() + step - 1
+			found[i] = int32(at*row.StepCount() + step - 1) //nolint:gosec // of store.MaxBatchHosts at most
 		}
 	}
-	if damaged == nil {
-		s.lastPlaces.Store(found)
-	}
-	return found.places, damaged
+	return found, damaged
 }
 
 // ListBatches implements store.Batches.

@@ -68,7 +68,7 @@ type Store struct {
 	batches    map[id]*batch     // guarded by mu: that have not ended
 	drifts     map[string]uint64 // guarded by mu: the names under which checks mark hosts, and the number of the first batch of each
 	counted    counts            // what is stored of all jobs together; belongs to commitLoop
-	lastPlaces atomic.Pointer[memberPlaces]
+	places     places
 	stored     atomic.Int64 // bytes that jobs store; set by the committer
 	clockAhead atomic.Int64 // sched.Ahead
 }
