@@ -142,6 +142,18 @@ func (b *Batch) Resume(ctx context.Context) error {
 	return err
 }
 
+// Approve is Resume of a batch that waits for the approval of one wave, counted from 1, which is the Wave of
+// its BatchStatus: it approves no other, and ends no other pause, that has come since the status was looked
+// at. Of a batch whose wave is under way it changes nothing. Errors: as Pause; ErrConflict also when the batch
+// is elsewhere, ErrInvalid for a wave below 1.
+func (b *Batch) Approve(ctx context.Context, wave int) error {
+	if wave < 1 {
+		return &FieldError{Field: "wave", Message: "must be at least 1"}
+	}
+	_, err := b.change(ctx, BatchChange{Kind: ResumeOfBatch, Wave: wave})
+	return err
+}
+
 // Cancel ends the batch: from when it returns on none of its members starts, and those that run are
 // asked to stop. It returns how many members had not ended, those of hosts that were not reached
 // included; 0 of a batch that had ended. Errors: as Pause, without ErrConflict.

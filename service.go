@@ -98,7 +98,8 @@ type BatchService interface {
 	// ChangeBatch pauses, resumes or cancels a batch, once for an operation, whose id is as
 	// that of CancelQueue; of a cancel it returns how many members had not ended. Errors:
 	// ErrNotFound, ErrPruned, ErrConflict (the batch has ended or is cancelling, but for a
-	// cancel; the id is that of another request), ErrInvalid.
+	// cancel; another wave than that of the change is to be approved; the id is that of another
+	// request), ErrInvalid.
 	ChangeBatch(ctx context.Context, operation, id string, c BatchChange) (int, error)
 }
 
@@ -128,6 +129,7 @@ type BatchPage struct {
 type BatchChange struct {
 	Kind   BatchChangeKind `msgpack:"kind"`
 	Reason string          `msgpack:"reason,omitempty"` // of a pause, for people
+	Wave   int             `msgpack:"wave,omitempty"`   // of a resume: the wave that it approves, and nothing else; 0: whatever the batch is paused for
 }
 
 // BatchChangeKind says which change it is.
@@ -152,6 +154,9 @@ func (c BatchChange) Check() error {
 	}
 	if !utf8.ValidString(c.Reason) {
 		return &FieldError{Field: "reason", Message: "must be UTF-8"}
+	}
+	if c.Wave < 0 || c.Wave > 0 && c.Kind != ResumeOfBatch {
+		return &FieldError{Field: "wave", Message: "must be that of a resume, from 1"}
 	}
 	return nil
 }

@@ -142,6 +142,8 @@ func testBadRequests(t *testing.T, f *front) {
 		{"batches with a bad limit", wire.TypeBatches, wire.BatchesQuery{Page: wire.Page{Limit: -1}}, "limit"},
 		{"change a bad batch", wire.TypeChangeBatch, wire.ChangeBatch{Request: id, Batch: "x", BatchChange: harp.BatchChange{Kind: harp.PauseOfBatch}}, "id"},
 		{"change a batch under a bad id", wire.TypeChangeBatch, wire.ChangeBatch{Request: "x", Batch: id, BatchChange: harp.BatchChange{Kind: harp.PauseOfBatch}}, "id"},
+		{"approve no wave", wire.TypeChangeBatch, wire.ChangeBatch{Request: id, Batch: id, BatchChange: harp.BatchChange{Kind: harp.ResumeOfBatch, Wave: -1}}, "wave"},
+		{"pause a wave", wire.TypeChangeBatch, wire.ChangeBatch{Request: id, Batch: id, BatchChange: harp.BatchChange{Kind: harp.PauseOfBatch, Wave: 1}}, "wave"},
 		{"change a batch to nothing", wire.TypeChangeBatch, wire.ChangeBatch{Request: id, Batch: id}, "kind"},
 		{"jobs in a bad queue", wire.TypeJobs, wire.JobsQuery{Queue: bad}, "queue"},
 		{"jobs in a queue that is a list", wire.TypeJobs, wire.JobsQuery{Queue: []byte{0x90}}, "queue"},

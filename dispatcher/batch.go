@@ -427,7 +427,7 @@ func (s *service) ChangeBatch(ctx context.Context, operation, id string, c harp.
 		if err != nil {
 			return 0, err
 		}
-		done, err := s.d.store.ChangeBatch(ctx, id, store.BatchEvent{Kind: batchEvents[c.Kind], Reason: c.Reason}, op)
+		done, err := s.d.store.ChangeBatch(ctx, id, store.BatchEvent{Kind: batchEvents[c.Kind], Reason: c.Reason, Wave: c.Wave}, op)
 		switch {
 		case errors.Is(err, store.ErrIllegal) && c.Kind == harp.CancelOfBatch:
 			return 0, nil
@@ -499,5 +499,12 @@ func (d *Dispatcher) illegalChange(ctx context.Context, id string, c harp.BatchC
 	if err != nil {
 		return err
 	}
-	return conflictOf("batch", fmt.Sprintf("cannot %s batch %s: it is %s", c.Kind, id, b.State))
+	is := string(b.State)
+	if c.Wave > 0 && !b.IsOver() {
+		if b.Reason != "" {
+			is += " (" + b.Reason + ")"
+		}
+		return conflictOf("batch", fmt.Sprintf("cannot approve wave %d of batch %s: it is %s in wave %d", c.Wave, id, is, b.Wave))
+	}
+	return conflictOf("batch", fmt.Sprintf("cannot %s batch %s: it is %s", c.Kind, id, is))
 }

@@ -132,7 +132,8 @@ type Batches interface {
 	// ChangeBatch pauses, resumes or cancels a batch, by one of the events of that kind, which from
 	// then on holds for all its members. Those that hold an attempt are asked to stop by Advance,
 	// which says so in Asked. Asked again under the same id it changes nothing, and is answered with the
-	// same Count. Errors: as Batch; ErrIllegal when the batch is ended or, but for a cancel, cancelling;
+	// same Count. Errors: as Batch; ErrIllegal when the batch is ended or, but for a cancel, cancelling,
+	// and for a resume of another wave than waits;
 	// harp.ErrConflict, harp.ErrInvalid (id) and harp.ErrPruned as CancelQueue; harp.ErrInvalid for a
 	// Reason of more than 4 KiB.
 	ChangeBatch(ctx context.Context, id string, e BatchEvent, op Operation) (BatchChanged, error)

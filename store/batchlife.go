@@ -199,6 +199,7 @@ type BatchEvent struct {
 	Marked   bool
 	Reason   string
 	By       harp.Principal
+	Wave     int // of BatchResumed: the one that it approves, and no other pause; 0: whatever the batch is paused for
 }
 
 // Next is the life of a batch: what it is after an event. It is pure: no clock, no input or output,
@@ -259,7 +260,7 @@ func (l BatchLife) step(p *BatchPlan, e BatchEvent) (BatchLife, bool) {
 	case BatchPaused:
 		return l.pausedBy(p, e), l.State != harp.BatchCancelling
 	case BatchResumed:
-		return l.resumed(), l.State != harp.BatchCancelling
+		return l.resumed(), l.State != harp.BatchCancelling && (e.Wave == 0 || l.mayApprove(e.Wave))
 	case BatchCancel:
 		return l.cancelRequested(e), true
 	case BatchRestored:
@@ -485,6 +486,11 @@ func (l BatchLife) resumed() BatchLife {
 	}
 	l.State, l.Reason, l.Pause, l.Failures = harp.BatchRunning, "", nil, 0
 	return l
+}
+
+// mayApprove reports whether a wave waits for its approval, or has it and is under way.
+func (l BatchLife) mayApprove(wave int) bool {
+	return l.Wave == wave && (l.State == harp.BatchRunning || l.Reason == harp.BatchReasonWave || l.Reason == harp.BatchReasonApproval)
 }
 
 func (l BatchLife) cancelRequested(e BatchEvent) BatchLife {

@@ -55,6 +55,7 @@ var batchEvents = func() []store.BatchEvent {
 		{Kind: store.BatchSettled},
 		{Kind: store.BatchPaused, By: ada, Reason: "lunch"},
 		{Kind: store.BatchResumed, By: ada},
+		{Kind: store.BatchResumed, By: ada, Wave: 2},
 		{Kind: store.BatchCancel, By: ada},
 	}
 	for _, m := range moves {

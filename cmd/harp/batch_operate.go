@@ -30,17 +30,24 @@ func (c *cli) batchPauseCommand() *cobra.Command {
 }
 
 func (c *cli) batchResumeCommand() *cobra.Command {
-	return &cobra.Command{
+	var wave int
+	cmd := &cobra.Command{
 		Use:   "resume ID...",
 		Short: "Let a paused batch go on; failures are counted from zero again",
 		Args:  cobra.MinimumNArgs(1),
-		RunE: c.asksBatches(func(ctx context.Context, _ *harp.Caller, batch *harp.Batch) error {
-			if err := batch.Resume(ctx); err != nil {
-				return err
-			}
-			return c.saidOfBatch(batch, harp.BatchRunning, "goes on; wait for it with: harp batch results %s", batch.ID())
-		}),
 	}
+	cmd.Flags().IntVar(&wave, "wave", 0, "approve wave `N`, and end no other pause")
+	cmd.RunE = c.asksBatches(func(ctx context.Context, _ *harp.Caller, batch *harp.Batch) error {
+		resume := batch.Resume
+		if cmd.Flags().Changed("wave") {
+			resume = func(ctx context.Context) error { return batch.Approve(ctx, wave) }
+		}
+		if err := resume(ctx); err != nil {
+			return err
+		}
+		return c.saidOfBatch(batch, harp.BatchRunning, "goes on; wait for it with: harp batch results %s", batch.ID())
+	})
+	return cmd
 }
 
 // saidOfBatch says what was done to a batch.

@@ -227,7 +227,7 @@ func (w *batchWatch) goOn(ctx context.Context) (over bool, err error) {
 	if w.status = now; !now.Since.Equal(since) {
 		return false, nil // somebody else has answered, and the next wave is another question
 	}
-	if err := w.batch.Resume(ctx); err != nil && !errors.Is(err, harp.ErrConflict) { // somebody cancelled it meanwhile
+	if err := w.batch.Approve(ctx, now.Wave); err != nil && !errors.Is(err, harp.ErrConflict) { // it is elsewhere meanwhile
 		return false, err
 	}
 	err = w.ask(ctx)
@@ -283,9 +283,9 @@ func (w *batchWatch) sumUp() {
 	w.cli.notice("batch %s: %s, %s", batchStateText(s), hostCount(s.Hosts), text)
 	switch {
 	case s.State == harp.BatchPaused && s.Reason == harp.BatchReasonApproval:
-		w.cli.notice("Approve with: harp batch resume %s; refuse with: harp batch cancel %s", s.ID, s.ID)
+		w.cli.notice("Approve with: %s; refuse with: harp batch cancel %s", resumeCommand(s), s.ID)
 	case s.State == harp.BatchPaused:
-		w.cli.notice("Resume with: harp batch resume %s; end it with: harp batch cancel %s", s.ID, s.ID)
+		w.cli.notice("Resume with: %s; end it with: harp batch cancel %s", resumeCommand(s), s.ID)
 	case s.State.Ended():
 		if flags := retryFlags(s); flags != "" {
 			w.cli.notice("Retry with: harp batch retry %s%s", s.ID, flags)
@@ -307,9 +307,18 @@ func (w *batchWatch) detached() error {
 		e.at = fmt.Sprintf(" at %d of %s", endedMembers(w.status), hostCount(w.status.Hosts))
 	}
 	if w.status.State == harp.BatchPaused {
-		e.goesOn, e.resume = "is "+batchStateText(w.status), "harp batch resume "+id+"; come back with: "+e.resume
+		e.goesOn, e.resume = "is "+batchStateText(w.status), resumeCommand(w.status)+"; come back with: "+e.resume
 	}
 	return e
+}
+
+// resumeCommand is the command that ends the pause of a batch, and none that comes later.
+func resumeCommand(s harp.BatchStatus) string {
+	command := "harp batch resume " + s.ID
+	if s.Reason == harp.BatchReasonWave || s.Reason == harp.BatchReasonApproval {
+		command += fmt.Sprintf(" --wave %d", s.Wave)
+	}
+	return command
 }
 
 // print prints what comes of the log in the format that was asked for.

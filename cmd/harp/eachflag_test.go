@@ -17,7 +17,7 @@ var givenBeside = map[string]string{
 	"agent": "--config /none --check-config", "agent journal check": "", "agent journal repair": "",
 	"backup": "/none/x", "batch follow": firstID, "batch hosts": firstID, "batch ls": "", "batch pause": firstID, "batch results": firstID, "batch retry": firstID,
 	"bench": "demo1 count to=3 -n 1 -y", "call": "demo1 count to=3 -y", "ctx add": "p --addr a:1 --cert /none --key /none --ca /none",
-	"dev": "", "dispatcher": "--config /none --check-config", "drift ls": "", "event follow": "--no-wait", "event ls": "", "exec": "demo1 uname",
+	"batch resume": firstID, "dev": "", "dispatcher": "--config /none --check-config", "drift ls": "", "event follow": "--no-wait", "event ls": "", "exec": "demo1 uname",
 	"host pause": "demo1 -y", "id": "", "job cancel": firstID, "job follow": firstID, "job force-lost": firstID + " --reason x", "job get": firstID, "job logs": firstID,
 	"job ls": "", "job retry": firstID, "job wait": firstID, "logs": firstID, "maint add": "w --target demo1 --from now --for 1h", "maint held": "", "maint on": "-y", "maint spans": "w",
 	"maint why": "demo1", "notify add": "n --on job.failed --webhook https://example.org --secret s", "notify pause": "n", "prune": "--older-than 1h", "ps": "",

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -399,6 +400,36 @@ func TestAnAnswerApprovesOneWave(t *testing.T) {
 			t.Errorf("got %+v and %d changes", got, len(f.batches.changes))
 		}
 	})
+}
+
+// The request says which wave is approved, as another may be over by the time that the dispatcher has it.
+func TestAnAnswerNamesItsWave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, 7)
+		all := f.batches
+		f.batches.log, f.batches.more = all.log[:2:2], make(chan harp.HostRecord)
+		f.batches.changed = func() { close(f.batches.more) }
+		f.batches.status = func(int) harp.BatchStatus {
+			s := all.status(1)
+			if len(f.batches.changes) == 0 {
+				s.State, s.Reason, s.Wave, s.Waves, s.Since = harp.BatchPaused, harp.BatchReasonWave, 2, 3, noon
+				s.Counts = map[harp.State]int{harp.StateSucceeded: 2, harp.StateQueued: 5}
+			}
+			return s
+		}
+		got := runBatch(t, f, func(c *cli) {
+			c.inTerminal, c.errTerminal = true, true
+			c.stdin = strings.NewReader("y\n")
+		}, "-y --rolling 1,2 --approve")
+		if want := []harp.BatchChange{{Kind: harp.ResumeOfBatch, Wave: 2}}; got.code != exitOK || !slices.Equal(f.batches.changes, want) {
+			t.Errorf("got %+v and the changes %+v", got, f.batches.changes)
+		}
+	})
+	f := running(t, 7)
+	got := runFake(t, t.Context(), f, nil, "batch", "resume", batchID, "--wave", "3")
+	if want := []harp.BatchChange{{Kind: harp.ResumeOfBatch, Wave: 3}}; got.code != exitOK || !slices.Equal(f.batches.changes, want) {
+		t.Errorf("got %+v and the changes %+v", got, f.batches.changes)
+	}
 }
 
 // Where nobody says whether the batch still is where it was asked about, the answer approves nothing.

@@ -141,7 +141,7 @@ func batchMessages() map[string]any {
 		"batch_entry": wire.BatchEntry{No: 7, Host: "web01", Job: "j", Step: 2, End: &someResult, Skipped: true, Record: &wire.PulledRecord{
 			Seq: 7, Attempt: 2, Missing: 4, Record: wire.Record{Time: 1, Kind: "log", Value: []byte{0xc3}, Partial: true, Truncated: 3},
 		}},
-		"change_batch":   wire.ChangeBatch{Request: "r", Batch: "b", BatchChange: harp.BatchChange{Kind: "pause", Reason: "w"}},
+		"change_batch":   wire.ChangeBatch{Request: "r", Batch: "b", BatchChange: harp.BatchChange{Kind: "pause", Reason: "w", Wave: 2}},
 		"explain":        wire.Explain{Target: "web*", Host: "web01"},
 		"explained":      wire.Explained{Parts: someRows},
 		"explained_part": wire.ExplainedPart{Depth: 1, Text: "web*", Hosts: 2, Value: "web01"},

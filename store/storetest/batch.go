@@ -232,6 +232,34 @@ var batching = []rule{
 		w.is(b, harp.BatchFailed, harp.BatchReasonStopped, 2)
 		w.checkBatch(b)
 	}},
+	{"batch/approve/one", "an approval is of one wave: it approves no other, and ends no other pause", func(w *world) {
+		b, first := w.begun(hostsOf(4), waves(1, 2, 3, 4), plan(func(p *store.BatchPlan) { p.Approve, p.StopAfter = true, 1 }))
+		approve := func(wave int, op store.Operation) error {
+			_, err := w.st.ChangeBatch(w.ctx(), b.ID, store.BatchEvent{Kind: store.BatchResumed, Wave: wave}, op)
+			return err
+		}
+		anew := func() store.Operation { return store.Operation{ID: w.id(), By: caller, Time: w.now} }
+		w.wants(approve(2, anew()), store.ErrIllegal) // it is not over yet
+		w.apply(first[0], store.End)
+		w.wants(approve(3, anew()), store.ErrIllegal)
+		w.is(b, harp.BatchPaused, harp.BatchReasonWave, 1)
+		second := anew()
+		w.must(approve(2, second))
+		w.must(approve(2, anew())) // somebody else has the same opinion
+		w.apply(w.advance().Claimed[0], store.End)
+		w.is(b, harp.BatchPaused, harp.BatchReasonWave, 2)
+		w.wants(approve(2, anew()), store.ErrIllegal)
+		w.must(approve(2, second)) // its answer was lost
+		w.wants(approve(3, second), harp.ErrConflict)
+		w.is(b, harp.BatchPaused, harp.BatchReasonWave, 2)
+		w.must(approve(3, anew()))
+		w.failure(w.advance().Claimed[0])
+		w.wants(approve(3, anew()), store.ErrIllegal)
+		w.is(b, harp.BatchPaused, harp.BatchReasonFailures, 3)
+		w.change(b, store.BatchResumed)
+		w.advance()
+		w.checkBatch(b)
+	}},
 	{"batch/approve/first", "no host of a batch is reached before somebody has approved it, also after a restart; cancelled instead, or when nobody does in time, it ends and says so", func(w *world) {
 		hosts := hostsOf(3)
 		w.gate(hosts...)

@@ -500,7 +500,7 @@ func (s *Store) ChangeBatch(ctx context.Context, text string, e store.BatchEvent
 	err := s.do(ctx, needs, func(t *tx) error {
 		op.Time = s.sched.Since(asked, op.Time)
 		e.At, e.By = fromNanos(s.sched.NoteTime(op.Time)), op.By
-		done, err := s.doOnce(t, op, askedRow{By: op.By, Batch: i[:], Change: string(e.Kind), Reason: e.Reason}, func() (doneRow, error) {
+		done, err := s.doOnce(t, op, askedRow{By: op.By, Batch: i[:], Change: string(e.Kind), Reason: e.Reason, Wave: e.Wave}, func() (doneRow, error) {
 			b := s.batches[i]
 			if b == nil {
 				_, err := s.readBatch(t, i) // before anything is written

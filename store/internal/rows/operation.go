@@ -44,6 +44,7 @@ type askedRow struct {
 	Until       time.Time      `msgpack:"until,omitempty"`
 	Batch       []byte         `msgpack:"batch,omitempty"`
 	Change      string         `msgpack:"change,omitempty"`
+	Wave        int            `msgpack:"wave,omitempty"`
 }
 
 // doOnce runs an operation unless one with its id was run before, to its end, and returns what came
