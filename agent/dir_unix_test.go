@@ -129,3 +129,28 @@ func TestDirIsInUseThoughItsLockWasRemoved(t *testing.T) {
 		t.Errorf("a second agent is told %v", err)
 	}
 }
+
+// TestCheckOfAnothersJournal checks that root can read the journal of an agent that is another user's, as after that has drained,
+// and leaves nothing there that is root's, which the agent would refuse.
+func TestCheckOfAnothersJournal(t *testing.T) {
+	needs.Root(t)
+	dir := journalDir(t)
+	if err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Chown(path, 65534, 65534))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"", "lock"} { // it may have been removed
+		if file != "" {
+			if err := errors.Join(os.WriteFile(filepath.Join(dir, file), nil, 0o600), os.Chown(filepath.Join(dir, file), 65534, 65534)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if found, err := agent.CheckJournal(dir); err != nil || len(found.Held) != 2 {
+			t.Errorf("%+v, %v", found, err)
+		}
+		if made, err := os.Lstat(filepath.Join(dir, "lock")); (err == nil) != (file != "") || err == nil && made.Size() > 0 {
+			t.Errorf("the lock is %+v, %v", made, err)
+		}
+	}
+}

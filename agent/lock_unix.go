@@ -35,32 +35,57 @@ func lockDir(ctx context.Context, dir string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	var d *os.File
-	if err = waitLock(ctx, f); err == nil {
-		d, err = lockItself(ctx, dir)
+	d, err := lockBoth(ctx, f, dir, syscall.LOCK_EX)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
-	if err == nil {
-		notePID(f)
-		return func() {
-			_ = f.Truncate(0) // else the id is that of a process that has no lock
-			_ = d.Close()
-			_ = f.Close()
-		}, nil
+	notePID(f)
+	return func() {
+		_ = f.Truncate(0) // else the id is that of a process that has no lock
+		_ = d.Close()
+		_ = f.Close()
+	}, nil
+}
+
+// lockToRead keeps agents out of a directory, which may be another user's, and changes nothing there. The error is a
+// *DirInUseError while an agent has it, after some time.
+func lockToRead(dir string) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) { // somebody has removed it
+		f, err = os.Open(dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d, err := lockBoth(context.Background(), f, dir, syscall.LOCK_SH)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() {
+		_ = d.Close()
+		_ = f.Close()
+	}, nil
+}
+
+// lockBoth locks the file of a directory, and the directory.
+func lockBoth(ctx context.Context, f *os.File, dir string, how int) (d *os.File, err error) {
+	if err = waitLock(ctx, f, how); err == nil {
+		d, err = lockItself(ctx, dir, how)
 	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		err = &DirInUseError{Dir: dir}
 	}
-	return nil, errors.Join(err, f.Close())
+	return d, err
 }
 
 // lockItself locks the directory as well, of which the file may have been removed, by who took it for
 // one that was left behind. Where a directory cannot be locked, as on some networks, the file alone is.
-func lockItself(ctx context.Context, dir string) (*os.File, error) {
+func lockItself(ctx context.Context, dir string, how int) (*os.File, error) {
 	d, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := waitLock(ctx, d); errors.Is(err, syscall.EWOULDBLOCK) {
+	if err := waitLock(ctx, d, how); errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -78,9 +103,9 @@ func numberOf(dir string) (int64, error) {
 }
 
 // waitLock locks a file that another may have locked for a moment.
-func waitLock(ctx context.Context, f *os.File) error {
+func waitLock(ctx context.Context, f *os.File, how int) error {
 	for began := time.Now(); ; {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
 		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Since(began) >= lockTime {
 			return err
 		}

@@ -24,10 +24,13 @@ type JournalRepair struct {
 }
 
 // CheckJournal reads the journal in an agent's directory, as far as it can be read, and
-// changes nothing. Errors: *DirInUseError while an agent uses it; a *harp.FieldError for dir
-// if no journal is there; those of the files.
+// changes nothing; root can read that of another user's agent. Errors: *DirInUseError while an agent uses it; a
+// *harp.FieldError for dir if no journal is there; those of the files.
 func CheckJournal(dir string) (journal.Report, error) {
-	unlock, err := lockJournal(dir, "journal")
+	if info, err := os.Stat(filepath.Join(dir, "journal")); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return journal.Report{}, noJournal(dir)
+	}
+	unlock, err := lockToRead(dir)
 	if err != nil {
 		return journal.Report{}, err
 	}
@@ -141,12 +144,16 @@ func lockJournal(dir string, names ...string) (unlock func(), err error) {
 		_, err := os.Stat(filepath.Join(dir, name))
 		return !errors.Is(err, fs.ErrNotExist)
 	}) {
-		return nil, &harp.FieldError{Field: "dir", Message: "no journal in " + dir}
+		return nil, noJournal(dir)
 	}
 	if err := prepareDir(dir); err != nil {
 		return nil, err
 	}
 	return lockDir(context.Background(), dir)
+}
+
+func noJournal(dir string) error {
+	return &harp.FieldError{Field: "dir", Message: "no journal in " + dir}
 }
 
 // syncRenames makes renames in a directory last.

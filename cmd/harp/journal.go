@@ -52,7 +52,7 @@ func (c *cli) journalCheckCommand() *cobra.Command {
 		Short: "Show what is in an agent's journal, and what is damaged",
 		Long: `Read the journal of a stopped agent, and say what is in it and where it is damaged;
 nothing is changed. Bytes at the end that a crash or a power cut left unfinished are not
-damage: the agent cuts them off when it starts. Run it as the agent's user.
+damage: the agent cuts them off when it starts. Run it as the agent's user or root.
 
 The exit code is 1 if the journal is damaged and the agent would not start.`,
 		Example: "  harp agent journal check --dir /var/lib/harp-agent",
