@@ -268,6 +268,31 @@ func TestRestoreBatches(t *testing.T) {
 	}
 }
 
+// TestRestoreOfABatchThatHadEnded restores a backup of a store with a batch that had ended, and whose life cannot be read: it does not run
+// again, for ever, and goes in its turn, with all that it counts for its rule.
+func TestRestoreOfABatchThatHadEnded(t *testing.T) {
+	s := opened(t, newTrial(), Options{})
+	putRule(t, s, harp.RetentionRule{Name: "r", Procedure: "p", Keep: 100 * day, MaxBytes: 5000})
+	had := endBatchAt(t, s, noon, "p", 14)
+	i, _ := parseID(had.ID)
+	s.engine.(*trial).flip(i.key(prefixBatchLife))
+	into := newTrial()
+	if _, err := Restore(into, backedUp(t, s), noon.Add(time.Minute), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	s = opened(t, into, Options{})
+	if got, err := s.Batch(t.Context(), had.ID); !errors.Is(err, ErrDamaged) {
+		t.Errorf("the batch is %+v, %v", got, err)
+	}
+	kept := endAt(t, s, noon.Add(2*time.Minute), "p", "p")
+	later := noon.Add(time.Hour)
+	prune(t, s, store.Retention{RulesAt: later}, later)
+	wantKept(t, s, kept)
+	if _, err := s.Batch(t.Context(), had.ID); !errors.Is(err, harp.ErrPruned) {
+		t.Errorf("then it is %v", err)
+	}
+}
+
 // TestRestoreOfACancelledBatch restores a backup of a store with a batch that was being cancelled: what had ended
 // by that before is not lost by the restore.
 func TestRestoreOfACancelledBatch(t *testing.T) {

@@ -195,7 +195,7 @@ func leaveDamaged(e Engine, log *slog.Logger) error {
 	return err
 }
 
-// mendBatches gives batches whose lives cannot be read one that their members make, or, where nothing else
+// mendBatches gives batches that had not ended, and whose lives cannot be read, one that their members make, or, where nothing else
 // of them can be read, that of one which was restored.
 func mendBatches(e Engine, at time.Time, log *slog.Logger) error {
 	snap, err := e.View()
@@ -203,7 +203,7 @@ func mendBatches(e Engine, at time.Time, log *slog.Logger) error {
 		return err
 	}
 	defer snap.Close()
-	return eachBatch(snap, func(i id) error {
+	return eachUnended(snap, func(i id) error {
 		_, err := openBatch(snap, i)
 		if !errors.Is(err, ErrDamaged) {
 			return err
