@@ -68,29 +68,32 @@ func TestABrokenScheduleIsShown(t *testing.T) {
 	}
 }
 
-// A schedule that was settled while the clock was a year ahead fires nothing for a year: Health says so, and that it can be put anew.
+// A schedule that was settled while the clock was a year ahead, or restored then, fires nothing for a year: Health says so, and that it can be put
+// anew.
 func TestAScheduleThatIsAheadOfTheClockIsTold(t *testing.T) {
-	st := memory.Open(nil)
-	sch := everyMinute(t, "ahead")
-	sch.TZ = "UTC"
 	then := time.Now().AddDate(1, 0, 0)
-	step := store.ScheduleStep{Name: "ahead", Document: wire.Encode(putSchedule{Schedule: sch}), State: store.ScheduleState{ScheduleLife: store.ScheduleLife{Through: then}}}
-	if _, err := st.StepSchedule(t.Context(), step, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	d := opened(t, st, Config{})
-	s, ctx := d.service(harp.Principal{Kind: "caller", Name: "ada"}), t.Context()
-	if err := d.Health(ctx).Checks["schedules"]; err == nil || !strings.Contains(err.Error(), "the first is ahead, through "+then.UTC().Format(time.RFC3339)) {
-		t.Errorf("the check says %v", err)
-	}
-	if err := s.DeleteSchedule(ctx, harp.NewID(), "ahead"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.PutSchedule(ctx, harp.NewID(), sch); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Health(ctx).Checks["schedules"]; err != nil {
-		t.Errorf("put anew, the check says %v", err)
+	for name, life := range map[string]store.ScheduleLife{"settled": {Through: then}, "restored": {Through: time.Now(), Restored: then}} {
+		st := memory.Open(nil)
+		sch := everyMinute(t, "ahead")
+		sch.TZ = "UTC"
+		step := store.ScheduleStep{Name: "ahead", Document: wire.Encode(putSchedule{Schedule: sch}), State: store.ScheduleState{ScheduleLife: life}}
+		if _, err := st.StepSchedule(t.Context(), step, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		d := opened(t, st, Config{})
+		s, ctx := d.service(harp.Principal{Kind: "caller", Name: "ada"}), t.Context()
+		if err := d.Health(ctx).Checks["schedules"]; err == nil || !strings.Contains(err.Error(), "the first is ahead, through "+then.UTC().Format(time.RFC3339)) {
+			t.Errorf("%s: the check says %v", name, err)
+		}
+		if err := s.DeleteSchedule(ctx, harp.NewID(), "ahead"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.PutSchedule(ctx, harp.NewID(), sch); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Health(ctx).Checks["schedules"]; err != nil {
+			t.Errorf("%s: put anew, the check says %v", name, err)
+		}
 	}
 }
 

@@ -502,6 +502,14 @@ func (ss *schedules) nextWake() (at time.Time) {
 // clockSlack is how far ahead of the clock a schedule may be settled without a word: clocks are set by little all the time.
 const clockSlack = time.Minute
 
+// firesAfter is the time until which nothing fires of a schedule: what was settled, or may have fired before the store was restored.
+func (s *scheduled) firesAfter() time.Time {
+	if s.state.Restored.After(s.state.Through) {
+		return s.state.Restored
+	}
+	return s.state.Through
+}
+
 // problem is why schedules do not fire: nil if all do.
 func (ss *schedules) problem(now time.Time) error {
 	ss.mu.RLock()
@@ -514,7 +522,7 @@ func (ss *schedules) problem(now time.Time) error {
 			if brokenCount++; broken == nil || s.name < broken.name {
 				broken = s
 			}
-		case s.state.Through.After(now.Add(clockSlack)):
+		case s.firesAfter().After(now.Add(clockSlack)):
 			if aheadCount++; ahead == nil || s.name < ahead.name {
 				ahead = s
 			}
@@ -526,7 +534,7 @@ func (ss *schedules) problem(now time.Time) error {
 	}
 	if ahead != nil {
 		all = append(all, fmt.Errorf("%d schedules are settled through times to come, as the clock was ahead once, and fire nothing until then: the first is %s, through %s; one that is deleted and put anew fires again",
-			aheadCount, ahead.name, ahead.state.Through.Format(time.RFC3339)))
+			aheadCount, ahead.name, ahead.firesAfter().Format(time.RFC3339)))
 	}
 	return errors.Join(all...)
 }

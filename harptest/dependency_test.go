@@ -431,3 +431,21 @@ func TestScheduleAfterRestored(t *testing.T) {
 		w.wrote("both", "missed restored a * succeeded", "fired b * succeeded, a * succeeded")
 	})
 }
+
+// TestAPauseDoesNotBeginAnewForWhatComesAfter: the pause of a schedule that comes after another has ended by itself, and the clock is set back
+// into it: the other's runs are followed all the same.
+func TestAPauseDoesNotBeginAnewForWhatComesAfter(t *testing.T) {
+	inTimetable(t, func(s *harp.Schedule) { s.Cron = "0 3 1 6 *" }, func(w *timetable) {
+		w.must(w.schedules().Put(w.Context(), harp.Schedule{Name: "next", After: []harp.Dependency{{Schedule: "s"}}, Request: w.request("web*", "work")}))
+		w.must(w.schedules().Pause(w.Context(), "next", "disks", time.Now().Add(5*time.Minute)))
+		w.pass(6)
+		w.ahead.Store(int64(-4 * time.Minute))
+		_, err := w.schedules().Trigger(w.Context(), "s")
+		w.must(err)
+		w.pass(1)
+		next, err := w.schedules().Get(w.Context(), "next")
+		if w.must(err); next.Pause != nil || next.LastBatch == "" {
+			w.Errorf("it is %+v", next)
+		}
+	})
+}

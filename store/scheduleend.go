@@ -27,11 +27,13 @@ func (e ScheduleEnd) String() string {
 const MaxEnds = 100
 
 // NoteEnd notes the end of a run that the schedule comes after. Where too many are not settled it is settled at once: only then there is an
-// Entry. The clock was set back where the ends that count begin only after now: from then on all count.
+// Entry. The clock was set back where the ends that count begin only after now: from then on all count. So it was where a pause that is over
+// ends only then: it does not begin anew.
 func (l ScheduleLife) NoteEnd(e ScheduleEnd, now time.Time) ScheduleDecision {
 	if l.Through.After(now) && e.At.Before(l.Through) {
 		l.Through = e.At
 	}
+	l.Pauses = slices.DeleteFunc(slices.Clone(l.Pauses), func(p SchedulePause) bool { return p.Over && p.Until.After(now) })
 	if len(l.Ends) >= MaxEnds {
 		return l.settleEnds([]ScheduleEnd{e}, harp.TimeMissed, harp.TimeTooLate, "too many ended before")
 	}

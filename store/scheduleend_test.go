@@ -262,6 +262,21 @@ func TestScheduleEndsThoughTheClockIsSetBack(t *testing.T) {
 	}
 }
 
+// A pause that has ended does not begin anew for what a schedule comes after, where the clock is set back into it.
+func TestScheduleEndsInAPauseThatIsOver(t *testing.T) {
+	r := store.ScheduleRules{After: []harp.Dependency{{Schedule: "a"}}}
+	life := store.ScheduleLife{}.Pause(store.SchedulePause{Reason: "r", Since: tick(2), Until: tick(6)}, noTimes{})
+	life = life.EndPause().NoteEnd(endOf("a", 5, harp.BatchSucceeded), tick(7)).Life
+	d := life.Next(r, noTimes{}, store.ScheduleSight{Now: tick(7)})
+	if got := decided(d); got != "skipped paused a5" {
+		t.Errorf("what ended in the pause is %s", got)
+	}
+	d = d.Life.NoteEnd(endOf("a", 4, harp.BatchSucceeded), tick(4))
+	if got := decided(d.Life.Next(r, noTimes{}, store.ScheduleSight{Now: tick(4)})); got != "fire a4" {
+		t.Errorf("what ended after the clock was set back is %s", got)
+	}
+}
+
 // The last end of each schedule that another comes after is told, in the order of these, and how it is known, or that it is not.
 func TestScheduleEndsAreTold(t *testing.T) {
 	after := []harp.Dependency{{Schedule: "b"}, {Schedule: "none"}, {Schedule: "a"}}
