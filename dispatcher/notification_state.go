@@ -107,6 +107,14 @@ func (d *Dispatcher) remaining(due time.Time, most time.Duration) time.Time {
 	return time.Now().Add(max(0, min(due.Sub(d.now()), most)))
 }
 
+// remaining is how long something that began at a time lasts that is due at another: no longer than what was put since says.
+func (n *notifier) remaining(begun, due time.Time, most time.Duration) time.Time {
+	if put := n.doc.Changed; put.After(begun) {
+		due = earlier(due, put.Add(most))
+	}
+	return n.d.remaining(due, most)
+}
+
 // load reads where the notification is and what messages it has. What cannot be read is told with the next commit.
 func (n *notifier) load(ctx context.Context) error {
 	content, err := n.d.store.Document(ctx, notifiedKind, n.name)
@@ -135,7 +143,7 @@ func (n *notifier) load(ctx context.Context) error {
 		return err
 	}
 	if g := n.state.Digest; g != nil {
-		n.digestAt = n.d.remaining(g.Due, n.doc.Notification.Digest)
+		n.digestAt = n.remaining(g.Begun, g.Due, n.doc.Notification.Digest)
 	}
 	return nil
 }
@@ -199,7 +207,7 @@ func (n *notifier) loadAway(ctx context.Context) error {
 				n.d.log.Error("what is known of a host that is away cannot be read", "notification", n.name, "host", doc.Name, "err", err)
 				continue
 			}
-			due := n.d.remaining(a.Due, n.doc.Notification.For)
+			due := n.remaining(a.Event.Time, a.Due, n.doc.Notification.For)
 			if back := time.Now().Add(returningTime); due.Before(back) { // it may have come back while nobody looked
 				due = back
 			}

@@ -2,6 +2,7 @@ package harptest_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -168,20 +169,49 @@ func TestAwayIsNotToldWhenNobodyAsksAnyMore(t *testing.T) {
 	}
 }
 
-// TestReplacedDigestWaitsNoLonger: what a notification has gathered is sent when the one that was put in its place says, though that is sooner.
-func TestReplacedDigestWaitsNoLonger(t *testing.T) {
-	for _, digest := range []time.Duration{0, time.Minute} {
-		notified(t, dispatcher.Config{}, func(t *testing.T, sys *harptest.System, r *receivers) {
-			n := harp.Notification{Name: "n", On: []string{"job.failed"}, Digest: 24 * time.Hour, To: to(hook)}
-			putNotification(t, sys, n)
-			fail(t, sys, 1)
-			time.Sleep(time.Hour)
-			n.Digest = digest
-			putNotification(t, sys, n)
-			time.Sleep(digest + time.Second)
-			if got := r.subjects(hook); len(got) != 1 {
-				t.Errorf("with a digest of %v told was %q", digest, got)
+// TestReplacedNotificationWaitsNoLonger: what a notification has gathered, or waits for, is told when the one that was put in its place says, though
+// that is sooner, and though the dispatcher is started anew meanwhile.
+func TestReplacedNotificationWaitsNoLonger(t *testing.T) {
+	for name, c := range map[string]struct {
+		n       harp.Notification
+		happens func(t *testing.T, sys *harptest.System)
+		wait    func(n *harp.Notification) *time.Duration
+	}{
+		"digest": {
+			harp.Notification{On: []string{"job.failed"}},
+			func(t *testing.T, sys *harptest.System) { fail(t, sys, 1) },
+			func(n *harp.Notification) *time.Duration { return &n.Digest },
+		},
+		"for": {
+			harp.Notification{On: []string{"host.away"}},
+			func(_ *testing.T, sys *harptest.System) { sys.StopAgent("web01") },
+			func(n *harp.Notification) *time.Duration { return &n.For },
+		},
+	} {
+		for _, wait := range []time.Duration{0, time.Minute, time.Hour} {
+			for _, isRestarted := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s %v restarted %v", name, wait, isRestarted), func(t *testing.T) {
+					notified(t, dispatcher.Config{}, func(t *testing.T, sys *harptest.System, r *receivers) {
+						n := c.n
+						n.Name, n.To = "n", to(hook)
+						*c.wait(&n) = 24 * time.Hour
+						putNotification(t, sys, n)
+						c.happens(t, sys)
+						time.Sleep(time.Hour)
+						*c.wait(&n) = wait
+						putNotification(t, sys, n)
+						time.Sleep(wait*9/10 + time.Second) // what is being sent as a dispatcher stops is sent again
+						if isRestarted {
+							sys.RestartDispatcher()
+							time.Sleep(time.Minute) // in which hosts may come back
+						}
+						time.Sleep(wait/10 + time.Second)
+						if got := r.subjects(hook); len(got) != 1 {
+							t.Errorf("told was %q", got)
+						}
+					})
+				})
 			}
-		})
+		}
 	}
 }
