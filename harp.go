@@ -64,6 +64,16 @@ func (c *Caller) Host(name string, opts ...Option) *Host {
 // Job returns the handle of a job from its id, without asking anybody.
 func (c *Caller) Job(id string) *Job { return &Job{service: c.service, id: id} }
 
+// Request returns what was submitted under the id of a job or batch; of a batch's member that of its batch.
+// Errors: ErrInvalid (the id), ErrNotFound, ErrPruned, ErrUnavailable, ErrClosed.
+func (c *Caller) Request(ctx context.Context, id string) (Request, error) {
+	made, err := c.service.JobRequest(ctx, id)
+	if err != nil {
+		return Request{}, err
+	}
+	return DecodeRequest(made.Request)
+}
+
 // Jobs lists the jobs that match f, newest first. Pages are fetched as the loop
 // goes; an error is the last thing it yields. Errors: ErrInvalid for a filter that
 // cannot be, ErrUnavailable, ErrClosed.

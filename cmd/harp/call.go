@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/schema"
 )
 
 func (c *cli) callCommand() *cobra.Command {
@@ -198,6 +201,9 @@ func (f *callFlags) checkConcurrency(ctx context.Context, caller *harp.Caller) e
 	if errors.Is(err, harp.ErrNotFound) {
 		return nil
 	}
+	if _, was := f.findMade(ctx, caller); was { // with the concurrency that the queue had then
+		return nil
+	}
 	if err == nil && q.Concurrency != f.concurrency {
 		err = invalid("concurrency", "the queue exists and runs %d at a time; harp queue set changes that", q.Concurrency)
 	}
@@ -225,7 +231,7 @@ func (c *cli) callHost(ctx context.Context, caller *harp.Caller, f *callFlags, h
 	if err != nil {
 		return err
 	}
-	args, err := c.arguments(doc, words)
+	args, err := c.callArguments(ctx, caller, f, doc, words)
 	if err != nil {
 		return err
 	}
@@ -290,6 +296,64 @@ func (f *callFlags) orOfAny(ctx context.Context, caller *harp.Caller, name strin
 		return harp.ProcedureDoc{Name: name}, nil
 	}
 	return doc, err
+}
+
+// findMade is the request that was submitted under the id of a call, if one was.
+func (f *callFlags) findMade(ctx context.Context, caller *harp.Caller) (req harp.Request, was bool) {
+	if f.id == "" || f.id == newID {
+		return harp.Request{}, false
+	}
+	req, err := caller.Request(ctx, f.id)
+	return req, err == nil
+}
+
+// callArguments is c.arguments, or of a call that was made before, what the words were then: hosts may offer the procedure no more, or take
+// other arguments now. Whether the call is the same the dispatcher judges.
+func (c *cli) callArguments(ctx context.Context, caller *harp.Caller, f *callFlags, doc harp.ProcedureDoc, words []string) (any, error) {
+	req, was := f.findMade(ctx, caller)
+	if !was || f.dryRun {
+		return c.arguments(doc, words)
+	}
+	before := map[string]harp.Value{}
+	if !req.Args.IsNil() {
+		_ = req.Args.Decode(&before) // what has no names is of another call
+	}
+	now, err := schema.Compile(doc)
+	if err != nil {
+		return nil, err
+	}
+	args, err := c.gather(words, func(name, text string) (any, error) {
+		if v, is := before[name]; is && mayBe(text, v) {
+			return v, nil
+		}
+		return now.Parse(name, text)
+	})
+	if err != nil {
+		return nil, inWords(err)
+	}
+	return args, nil
+}
+
+// mayBe reports whether an argument could be written as a text, whatever type it is said to have.
+func mayBe(text string, v harp.Value) bool {
+	could := []any{text}
+	if is, err := parseJSON([]byte(text)); err == nil {
+		could = append(could, is)
+	}
+	if is, err := strconv.ParseFloat(text, 64); err == nil {
+		could = append(could, is)
+	}
+	if is, err := strconv.ParseBool(text); err == nil {
+		could = append(could, is)
+	}
+	want, err := v.Canonical()
+	return err == nil && slices.ContainsFunc(could, func(as any) bool {
+		is, err := harp.NewValue(as)
+		if err == nil {
+			is, err = is.Canonical()
+		}
+		return err == nil && bytes.Equal(is, want)
+	})
 }
 
 // selectsNone reports whether an error says that a target selects no hosts, or has a group that is gone.

@@ -341,7 +341,7 @@ func (c *cli) targetArguments(ctx context.Context, caller *harp.Caller, f *batch
 		if err != nil {
 			return doc, nil, err
 		}
-		args, err := c.arguments(doc, words[1:])
+		args, err := c.callArguments(ctx, caller, &f.callFlags, doc, words[1:])
 		return doc, args, err
 	}
 	f.onlyOutput = true

@@ -218,6 +218,45 @@ func TestACallWhoseHostsAreGoneIsFound(t *testing.T) {
 	}
 }
 
+// The arguments of what has run are as they were then, whatever hosts offer now: another procedure of that name, or none.
+func TestArgumentsOfWhatHasRun(t *testing.T) {
+	for words, was := range map[string]harp.Args{
+		"count to=7 every=1s": {"to": "7", "every": "1s"},            // which is a number now
+		"count up=7":          {"up": "7"},                           // there is no such argument any more
+		"count down=true":     {"down": true},                        // nor such
+		"gone to=7":           {"to": "7"},                           // nobody offers it
+		"gone to=7 at=7":      {"to": 7.0, "at": 7},                  // nobody does
+		"gone to={\"a\":[1]}": {"to": map[string]any{"a": []int{1}}}, // nobody does
+	} {
+		for _, command := range []string{"run demo* ", "call demo1 "} {
+			want, err := harp.NewValue(was)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := running(t, 3)
+			f.feed.requests = map[string]harp.Request{batchID: {ID: batchID, Host: "demo1", Procedure: strings.Fields(words)[0], Args: want}}
+			got := runFake(t, t.Context(), f, nil, strings.Fields(command+words+" -y -d --id "+batchID)...)
+			if got.code != exitOK || len(f.submitted) != 1 || canonical(t, f.submitted[0].Args) != canonical(t, want) {
+				t.Errorf("%s%s: got %+v and %+v", command, words, got, f.submitted)
+			}
+		}
+	}
+	f := running(t, 3)
+	f.feed.requests = map[string]harp.Request{batchID: {ID: batchID, Host: "demo1", Procedure: "count", Args: harp.Value{0xc0}}}
+	if got := runBatch(t, f, nil, "-y -d"); got.code != exitOK || f.submitted[0].Args.String() != `{"to":3}` {
+		t.Errorf("of another call: got %+v and %+v", got, f.submitted)
+	}
+}
+
+func canonical(t *testing.T, v harp.Value) string {
+	t.Helper()
+	is, err := v.Canonical()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(is)
+}
+
 func TestFlagsOfABatch(t *testing.T) {
 	f := running(t, 3)
 	got := runBatch(t, f, nil, "-y -d --parallel 2 --rolling 1,50% --wave-pause 5m --approve --subset 2 --shuffle --rate 10/1m --stop-after 5% --on-stop cancel --max-hosts 9 "+
