@@ -485,6 +485,26 @@ func TestCommandWhoseSupervisorDies(t *testing.T) {
 	}
 }
 
+// A command that its supervisor took with it while the dispatcher was away is not under way any more when its agent has drained.
+func TestDrainAfterASupervisorDied(t *testing.T) {
+	c := newCommander(t, t.TempDir())
+	x, w := c.callLines()
+	tell(t, w, "a\n")
+	expect[wire.Records](x, wire.TypeRecords)
+	f := harp.FailureOf(harp.ErrUnavailable)
+	c.d.set(func(d *dispatcher) { d.refuse = &f })
+	c.peer.session.Close(nil)
+	signalTo(t, only(t, x.id).parent, syscall.SIGKILL)
+	if err := c.agent.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.stop()
+	found, err := agent.CheckJournal(c.dir)
+	if err != nil || len(found.Held) != 1 || found.Held[0].State != journal.Ended || found.Held[0].Records != 1 {
+		t.Errorf("the journal has %+v, %v", found.Held, err)
+	}
+}
+
 // process is one that runs for a job.
 type process struct{ pid, parent int }
 
