@@ -2,6 +2,7 @@ package journal
 
 import (
 	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -129,6 +130,21 @@ func TestDamagedRead(t *testing.T) {
 	if _, _, err := j.Records(k, 0, 100); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("reading it: %v", err)
 	}
+}
+
+// TestReadOfARemovedSegment checks that what was in a file that somebody has removed is an error, and not waited for as what is
+// moved elsewhere.
+func TestReadOfARemovedSegment(t *testing.T) {
+	mem, k := NewMemory(), Key{"job", 1}
+	j, err := Open(mem, Options{})
+	must(t, err)
+	must(t, j.AcceptStart(k, Accept{}, now()))
+	_, _, err = j.End(k, End{Body: []byte("end")})
+	must(t, errors.Join(err, j.Sync(), mem.Remove(segmentName(1))))
+	if end, err := j.Ended(k); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%q, %v", end, err)
+	}
+	must(t, j.Close())
 }
 
 // TestMissingSegment: a segment that was taken away is missed.
