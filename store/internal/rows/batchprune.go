@@ -3,6 +3,7 @@ package rows
 import (
 	"bytes"
 	"errors"
+	"fmt"
 
 	"github.com/harpcaller/harp/store"
 )
@@ -17,7 +18,11 @@ const maxSought = 10 * maxPruned
 func (p *pruning) pruneNextBatch(w *endedWalk) (full bool, err error) {
 	item := w.batches.item
 	gone := false
-	switch i, err := indexed(item); {
+	i, err := indexed(item)
+	if errors.Is(err, ErrDamaged) {
+		i, err = findBatch(p.snap, numberIn(item.Key))
+	}
+	switch {
 	case p.isFull():
 	case errors.Is(err, ErrDamaged):
 		p.s.log.Error("a batch cannot be deleted: which it is cannot be read", "err", err)
@@ -34,6 +39,25 @@ func (p *pruning) pruneNextBatch(w *endedWalk) (full bool, err error) {
 		return true, nil
 	}
 	return false, w.batches.advance()
+}
+
+// findBatch looks through all batches for the one with a submit number. Errors: ErrDamaged, the engine's.
+func findBatch(snap Snapshot, no uint64) (id, error) {
+	for entry, err := range snap.Keys(indexKey(byBatch)) {
+		if err != nil {
+			return id{}, err
+		}
+		if numberIn(entry.Key) != no {
+			continue
+		}
+		key := bytes.Clone(entry.Key)
+		value, err := snap.Get(key)
+		if err != nil {
+			return id{}, err
+		}
+		return indexed(Item{key, value})
+	}
+	return id{}, fmt.Errorf("%w: batch no. %d is not listed", ErrDamaged, no)
 }
 
 // pruneEntry deletes a batch with its entry; false if that is too much for one Prune. One that cannot be

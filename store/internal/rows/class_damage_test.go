@@ -1,7 +1,6 @@
 package rows
 
 import (
-	"bytes"
 	"errors"
 	"testing"
 	"time"
@@ -129,28 +128,36 @@ func TestDamagedBatchCountsNoMore(t *testing.T) {
 	check()
 }
 
-// TestDamagedEntryOfABatchKeepsNoOther: of what ended first nobody can read which batch it is, and those that ended later are deleted all
-// the same.
-func TestDamagedEntryOfABatchKeepsNoOther(t *testing.T) {
-	e := newTrial()
-	s := opened(t, e, Options{})
-	endBatchAt(t, s, noon, "p", 2)
-	next := endBatchAt(t, s, noon.Add(time.Minute), "p", 2)
-	var first []byte
-	if err := s.view(func(snap Snapshot) error {
-		for entry, err := range snap.Keys(indexKey(byBatchEnd)) {
-			first = bytes.Clone(entry.Key)
-			return err
+// TestDamagedEntryOfABatch: of what ended first nobody can read which batch it is: it is found among all, and goes in its turn. Where it is not, those
+// that ended later are deleted all the same.
+func TestDamagedEntryOfABatch(t *testing.T) {
+	for _, isListed := range []bool{true, false} {
+		e := newTrial()
+		s := opened(t, e, Options{})
+		putRule(t, s, harp.RetentionRule{Name: "r", Procedure: "p", Keep: 100 * day, MaxBytes: 5000})
+		endBatchAt(t, s, noon.Add(-time.Minute), "other", 2) // is not taken for it
+		bad := endBatchAt(t, s, noon, "p", 14)
+		e.poke(endedPrefix(byBatchEnd, bad.Class), func(_, value []byte) []byte { return append(value[:len(value)-1], value[len(value)-1]^1) })
+		if !isListed {
+			at := placeOf(nanos(bad.Member.SubmitTime), bad.No)
+			e.flip(append(indexKey(byBatch), at[:]...))
 		}
-		return nil
-	}); err != nil || first == nil {
-		t.Fatal(err)
-	}
-	e.flip(first)
-	later := noon.Add(time.Hour)
-	prune(t, s, store.Retention{EndedBefore: later, RulesAt: later}, later)
-	if _, err := s.Batch(t.Context(), next.ID); !errors.Is(err, harp.ErrPruned) {
-		t.Errorf("the next is %v", err)
+		later := noon.Add(time.Hour)
+		kept := endAt(t, s, later, "p", "p")
+		prune(t, s, store.Retention{RulesAt: later}, later)
+		if isListed {
+			wantKept(t, s, kept)
+			if _, err := s.Batch(t.Context(), bad.ID); !errors.Is(err, harp.ErrPruned) {
+				t.Errorf("the batch is %v", err)
+			}
+			continue
+		}
+		next := endBatchAt(t, s, later, "p", 2)
+		later = later.Add(101 * day)
+		prune(t, s, store.Retention{RulesAt: later}, later)
+		if _, err := s.Batch(t.Context(), next.ID); !errors.Is(err, harp.ErrPruned) {
+			t.Errorf("the next is %v", err)
+		}
 	}
 }
 
