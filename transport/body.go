@@ -403,7 +403,7 @@ func (b *bodies) nextLate(from *bodyReceiver) *lateBody {
 // session that ends needs none.
 func (b *bodies) grantBody(late *lateBody) error {
 	s := b.session
-	if !s.budget.bodies.take(s.dying, int64(late.size)) {
+	if !s.budget.bodies.take(s.dying, nil, int64(late.size)) {
 		return nil
 	}
 	late.paid = int64(late.size)

@@ -171,7 +171,7 @@ func Bounds() []Bound {
 		{"files beside strangers", strangersFiles, percent, "in use, above which no connection is accepted from an address that has shown no good certificate"},
 		{"files beside connections", maxFiles, percent, "in use, above which no connection is accepted"},
 		{"good addresses", maxGreeted, "addresses", "remembered, because their handshakes do not wait behind those of others"},
-		{answersOfAll, maxAnswers, bytes, "answers being made or not yet sent"},
+		{answersOfAll, maxAnswers, bytes, "answers being made or not yet sent, and long calls on their way to agents"},
 		{"answers of an identity", maxIdentityAnswers, bytes, "answers; one that reads none leaves room for others"},
 		{"answers of a session", maxSessionAnswers, bytes, "answers; room for eight of the longest"},
 		{exchangesOfAll, maxOpen, bytes, "exchanges that peers have opened, with their first bodies"},

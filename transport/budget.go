@@ -103,15 +103,15 @@ func (p *purse) tryTake(n int64) bool {
 
 // take takes n bytes of each pool, waiting for them. A session waits first for itself, then for
 // those of its identity, so that it is in nobody's way while it has but itself to wait for. It
-// returns false, and has taken nothing, if done is closed before.
-func (p *purse) take(done <-chan struct{}, n int64) bool {
+// returns false, and has taken nothing, if done or over is closed before.
+func (p *purse) take(done, over <-chan struct{}, n int64) bool {
 	switch {
-	case !p.own.take(done, n, nil):
+	case !p.own.take(done, over, n, nil):
 		return false
-	case !p.identity.take(done, n, nil):
+	case !p.identity.take(done, over, n, nil):
 		p.own.give(n, nil)
 		return false
-	case !p.all.take(done, n, p.held):
+	case !p.all.take(done, over, n, p.held):
 		p.own.give(n, nil)
 		p.identity.give(n, nil)
 		return false
@@ -186,8 +186,8 @@ func (p *pool) takeFree(n int64, of *share) bool {
 	}
 }
 
-// take takes n bytes, waiting for them. It returns false if done is closed before.
-func (p *pool) take(done <-chan struct{}, n int64, of *share) bool {
+// take takes n bytes, waiting for them. It returns false if done or over is closed before.
+func (p *pool) take(done, over <-chan struct{}, n int64, of *share) bool {
 	if p.tryTake(n, of) {
 		return true
 	}
@@ -201,6 +201,7 @@ func (p *pool) take(done <-chan struct{}, n int64, of *share) bool {
 	case <-w.ready:
 		return true
 	case <-done:
+	case <-over:
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

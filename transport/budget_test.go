@@ -22,7 +22,7 @@ func TestAPoolWakesWhoJustStandsInLine(t *testing.T) {
 		var looking atomic.Bool
 		taking.Go(func() {
 			looking.Store(true)
-			took = p.take(stuck, 1, nil)
+			took = p.take(stuck, nil, 1, nil)
 		})
 		for !looking.Load() {
 			runtime.Gosched()

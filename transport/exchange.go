@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,7 +116,8 @@ func (x *Exchange) endUnsent() {
 // were not sent. So a peer that reads none of its answers cannot let more of them be made. What
 // is reserved is held until the exchange is over; to reserve less than before does not wait.
 //
-// The error is ctx's, or io.ErrClosedPipe when the exchange is over.
+// An opener may reserve as well what it is about to send. The error is ctx's, io.ErrClosedPipe when the exchange is over, or
+// [ErrSessionClosed].
 func (x *Exchange) Reserve(ctx context.Context, n int) error {
 	x.mu.Lock()
 	more := int64(n) - x.reserved
@@ -134,8 +136,8 @@ func (x *Exchange) Reserve(ctx context.Context, n int) error {
 	case more <= 0:
 		return nil
 	}
-	if !answers.take(ctx.Done(), more) {
-		return context.Cause(ctx)
+	if !answers.take(ctx.Done(), x.session.dying, more) {
+		return cmp.Or(context.Cause(ctx), x.session.closedErr())
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -298,6 +300,7 @@ func (x *Exchange) deliver(f Frame) error {
 	take, err := x.admitLocked(f)
 	var notify func()
 	if take {
+		f.paid = x.session.takeInline()
 		x.session.unhandled(f)
 		x.frames = append(x.frames, f)
 		if x.hasNextLocked() {

@@ -47,6 +47,7 @@ type Frame struct {
 	on   uint32    // the stream that its body comes on; 0: it comes here
 	size int       // of that body
 	late *lateBody // where it comes to
+	paid int64     // to the budget, for a long body that came here, until it is taken
 }
 
 // resetReason is why an exchange is given up, as RESET says it in its body: nothing, or a number.
@@ -124,7 +125,7 @@ func parseHeader(h *[HeaderSize]byte) (f Frame, long bool, err error) {
 type frameReader struct {
 	r      io.Reader
 	limit  func(Type) int
-	pay    func(size int) error // for a long body that comes with its frame; nil: it is free
+	pay    func(Frame) error // for a long body that comes with its frame; nil: it is free
 	header [HeaderSize]byte
 }
 
@@ -146,7 +147,7 @@ func (r *frameReader) readFrame() (Frame, error) {
 	case long:
 		f.on, err = r.readStream(f)
 	case f.size >= longBody && r.pay != nil:
-		if err = r.pay(f.size); err != nil {
+		if err = r.pay(f); err != nil {
 			return Frame{}, err
 		}
 		fallthrough

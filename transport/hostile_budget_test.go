@@ -559,3 +559,39 @@ func TestABodyThatWasTakenCostsNothing(t *testing.T) {
 		}
 	})
 }
+
+// TestALongBodyWithItsFrameIsPaidFor until it is taken: behind others that nobody takes it would be in memory for nothing, once for each
+// session.
+func TestALongBodyWithItsFrameIsPaidFor(t *testing.T) {
+	const long = 2 << 20
+	for name, leaves := range map[string]func(x *transport.Exchange){
+		"until it is taken":            func(x *transport.Exchange) { _, _ = x.Receive(context.Background()) },
+		"until the exchange is over":   func(x *transport.Exchange) { x.Release() },
+		"until the exchange is let go": func(*transport.Exchange) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			overMemory(t, func(t *testing.T, w wiring) {
+				b := transport.NewBudget()
+				take := make(chan struct{})
+				h := w.hostileOpener(t, transport.Options{Budget: b, MaxFrame: anySize}, func(x *transport.Exchange, _ transport.Frame) {
+					<-take
+					leaves(x)
+				})
+				write(h.main, frame(transport.Frame{Type: 1, Exchange: h.next()}))
+				go write(h.main, frame(transport.Frame{Type: 1, Exchange: h.last, Body: bin(long - 5)}))
+				synctest.Wait()
+				if bodies, _, _, _ := transport.Held(b); bodies != long {
+					t.Errorf("%d bytes are paid for, and %d are in memory", bodies, transport.Waiting(h.victim.acceptor))
+				}
+				close(take)
+				synctest.Wait()
+				if bodies, _, _, _ := transport.Held(b); bodies != 0 {
+					t.Errorf("%d bytes are paid for when nothing is held", bodies)
+				}
+				h.raw.Close()
+				<-h.victim.acceptor.Done()
+				wantNothingHeld(t, b)
+			})
+		})
+	}
+}

@@ -68,13 +68,14 @@ type Session struct {
 	born  time.Time
 	heard atomic.Int64 // when the session last began to listen again, since born
 
-	waiting  atomic.Int64  // bytes of the frames that wait in exchanges
-	mayWait  atomic.Int64  // so many of them may; the reader's goroutine changes it
-	refusals *limiter      // of exchanges for which there was no room; the reader's
-	inline   int64         // what was paid for a long body that is being read; the reader's
-	resting  atomic.Bool   // rest is under way
-	full     atomic.Bool   // the reader waits for fewer
-	room     chan struct{} // 1 slot: there are fewer
+	waiting       atomic.Int64  // bytes of the frames that wait in exchanges
+	mayWait       atomic.Int64  // so many of them may; the reader's goroutine changes it
+	refusals      *limiter      // of exchanges for which there was no room; the reader's
+	inline        int64         // what was paid for a long body that is being read with its frame; the reader's
+	inlineControl int64         // the same of the control exchange
+	resting       atomic.Bool   // rest is under way
+	full          atomic.Bool   // the reader waits for fewer
+	room          chan struct{} // 1 slot: there are fewer
 
 	running sync.WaitGroup // handlers
 	workers workers.Pool   // what they run in
@@ -223,7 +224,7 @@ func (s *Session) readLoop() {
 		if err == nil {
 			err = s.deliver(f)
 		}
-		s.payInline(0) //nolint:errcheck // nothing costs nothing
+		s.giveInline()
 		if err != nil {
 			s.readFailed(err)
 			break
@@ -237,16 +238,37 @@ func (s *Session) readLoop() {
 	s.endExchanges()
 }
 
-// payInline pays for a long body that comes with its frame, in place of the one before: while
-// it is read, it is nobody else's. The error is [ErrOverBudget].
-func (s *Session) payInline(size int) error {
-	s.budget.peer.received.give(s.inline, nil)
-	s.inline = 0
-	if size > 0 && !s.budget.peer.received.takeFree(int64(size), nil) {
+// payInline pays for a long body that comes with its frame: while it is read, and until it is taken unless the exchange has paid for
+// it, it is nobody else's. Those of the control exchange, which cannot come otherwise, find room whatever others hold. The error is
+// [ErrOverBudget].
+func (s *Session) payInline(f Frame) error {
+	size := int64(f.size)
+	if f.Exchange == 0 {
+		if !s.budget.peer.received.takeFree(size, nil) {
+			return errIdentityOver
+		}
+		s.inlineControl = size
+		return nil
+	}
+	if !s.budget.bodies.tryTake(size) {
 		return errIdentityOver
 	}
-	s.inline = int64(size)
+	s.inline = size
 	return nil
+}
+
+// giveInline gives back what was paid for such a body, unless its frame has it now.
+func (s *Session) giveInline() {
+	s.budget.peer.received.give(s.inlineControl, nil)
+	s.inlineControl = 0
+	s.budget.bodies.give(s.takeInline())
+}
+
+// takeInline returns what was paid for such a body, which somebody else gives back.
+func (s *Session) takeInline() int64 {
+	n := s.inline
+	s.inline = 0
+	return n
 }
 
 // errIdentityOver ends a session.
@@ -381,6 +403,7 @@ func (s *Session) handled(f Frame) {
 		s.bodies.taken(f.late)
 		return
 	}
+	s.budget.bodies.give(f.paid)
 	if s.waiting.Add(-costOf(f)) < s.mayWait.Load() && s.full.Load() {
 		wake.Signal(s.room)
 	}
