@@ -134,7 +134,7 @@ func (s *session) runAttempt(a *attempt, sub harp.Submission) {
 	defer s.attempts.Done()
 	err := a.runExchange(sub)
 	for a.resumed && errors.Is(err, transport.ErrNoRoom) && s.pause(resumeWait) {
-		err = a.runExchange(sub)
+		err = a.runExchange(harp.Submission{})
 	}
 	s.endAttempt(a, err)
 }
@@ -188,6 +188,15 @@ func (s *session) endAttempt(a *attempt, err error) {
 // runExchange runs an attempt from CALL or RESUME to END.
 func (a *attempt) runExchange(sub harp.Submission) error {
 	ctx := a.s.d.ctx
+	var err error
+	if a.x, err = a.s.tr.Exchange(); err != nil {
+		return err
+	}
+	defer a.x.Release()
+	var unread error
+	if !a.resumed {
+		sub, unread = a.takeRequest(ctx, sub)
+	}
 	row, err := a.s.d.store.Job(ctx, a.job.ID) // a cancel may have come before tellCancel could find the attempt
 	if isGone(err) {
 		return nil // the next session's reconciliation lets the agent forget it
@@ -207,14 +216,11 @@ func (a *attempt) runExchange(sub harp.Submission) error {
 	if !a.resumed && a.job.Chain != nil && !slices.Contains(a.s.hello.Features, harp.NeedChain) {
 		return a.refuseJob(ctx, "needs", "needs "+harp.NeedChain+", which the host's agent does not know")
 	}
-	if !a.resumed && sub.Request == nil {
-		sub, err = a.s.d.jobRequest(ctx, a.job)
-		switch {
-		case errors.Is(err, store.ErrDamaged):
-			return a.rejectJob(ctx, "damaged", "its request is damaged in the dispatcher's store", err)
-		case err != nil:
-			return err
-		}
+	switch {
+	case errors.Is(unread, store.ErrDamaged):
+		return a.rejectJob(ctx, "damaged", "its request is damaged in the dispatcher's store", unread)
+	case unread != nil:
+		return unread
 	}
 	if !a.resumed {
 		if err := checkSize(sub); err != nil { // it was stored before that was refused
@@ -224,14 +230,10 @@ func (a *attempt) runExchange(sub harp.Submission) error {
 	if !a.resumed && a.s.host.isHeld(startOf(a.job), a.s.d.now()) { // since it was claimed
 		return a.storeNotNow(ctx, harp.ReasonWindow)
 	}
-	if a.x, err = a.s.tr.Exchange(); err != nil {
-		return err
-	}
-	defer a.x.Release()
 	if a.resumed {
 		err = a.sendResume(row)
 	} else {
-		err = a.sendCall(sub)
+		err = a.sendCall(ctx, sub)
 	}
 	for {
 		var f transport.Frame
@@ -252,6 +254,34 @@ func (a *attempt) runExchange(sub harp.Submission) error {
 			return err
 		}
 	}
+}
+
+// longCall is how long a request is that waits for room to be sent: shorter ones travel with the frames.
+const longCall = 16 << 10
+
+// takeRequest returns the job's request, sub if that is at hand, when there is room to send it. While it waits for that, as its agent may
+// let in none, it holds none.
+func (a *attempt) takeRequest(ctx context.Context, sub harp.Submission) (harp.Submission, error) {
+	if sub.Request == nil {
+		var err error
+		if sub, err = a.s.d.jobRequest(ctx, a.job); err != nil {
+			return sub, err
+		}
+	}
+	size := requestSize(sub)
+	if size < longCall || a.x.TryReserve(size) {
+		return sub, nil
+	}
+	sub = harp.Submission{}
+	if err := a.x.Reserve(ctx, size); err != nil {
+		return sub, err
+	}
+	return a.s.d.jobRequest(ctx, a.job)
+}
+
+// requestSize is how long a request is as it is sent.
+func requestSize(sub harp.Submission) int {
+	return len(sub.Request) + len(sub.Signature) + len(sub.KeyID)
 }
 
 // holds reports whether a job's row still is of the attempt that was claimed. As no
@@ -276,7 +306,7 @@ func (a *attempt) refuseJob(ctx context.Context, kind, message string) error {
 }
 
 // sendCall sends CALL.
-func (a *attempt) sendCall(sub harp.Submission) error {
+func (a *attempt) sendCall(ctx context.Context, sub harp.Submission) error {
 	j := a.job
 	c := wire.Call{
 		Submission: sub, Principal: j.Principal,
@@ -298,10 +328,12 @@ func (a *attempt) sendCall(sub harp.Submission) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.called, a.readies = true, a.s.readies.Load()
+	a.noteCalling(requestSize(sub))
 	if err := wire.Send(a.x, wire.TypeCall, false, &c); err != nil {
 		return err
 	}
-	a.noteCalled(len(sub.Request) + len(sub.Signature) + len(sub.KeyID))
+	_ = a.x.Reserve(ctx, 0) // to reserve less does not wait
+	a.noteCalled()
 	a.sendCancelLocked()
 	return nil
 }

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -25,8 +26,8 @@ const (
 // not so far.
 type progress struct {
 	mu     sync.Mutex // guards what follows
-	called time.Time  // CALL was written, behind
-	ahead  int64      // so many bytes of calls that were not answered, it among them
+	called time.Time  // CALL was written, or, while it is not, began to be, behind
+	ahead  int64      // so many bytes of calls that were not answered, it among them; 0: it is not written
 	size   int64      // of CALL; 0: its start is known, or that there is none
 	begun  time.Time  // the procedure
 	asked  time.Time  // to stop; or its agent says that it stops, or that it is over
@@ -36,12 +37,21 @@ type progress struct {
 	lost   bool       // it was given up
 }
 
-// noteCalled notes that CALL was written.
-func (a *attempt) noteCalled(size int) {
+// noteCalling notes that CALL begins to be written, which takes as long as its agent leaves it waiting.
+func (a *attempt) noteCalling(size int) {
 	p := &a.progress
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.called, p.size, p.ahead = time.Now(), int64(size), a.s.unanswered.Add(int64(size))
+	p.called, p.size = time.Now(), int64(size)
+	a.s.unanswered.Add(int64(size))
+}
+
+// noteCalled notes that CALL was written.
+func (a *attempt) noteCalled() {
+	p := &a.progress
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.called, p.ahead = time.Now(), a.s.unanswered.Load()
 }
 
 // noteAnswered notes that the call, if it was one, is answered, or will not be.
@@ -89,8 +99,8 @@ func (p *progress) noteBusy(busy bool) {
 }
 
 // isUnanswered reports whether it should be known by now whether a call has started. Until since the answer
-// could not be taken.
-func (p *progress) isUnanswered(since time.Time) bool {
+// could not be taken; while CALL is being written, so many bytes of calls may share the line with it.
+func (p *progress) isUnanswered(since time.Time, unanswered int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.size == 0 || p.busy {
@@ -100,7 +110,7 @@ func (p *progress) isUnanswered(since time.Time) bool {
 	if since.After(from) {
 		from = since
 	}
-	return time.Since(from) > answerTime+time.Duration(p.ahead/slowLine)*time.Second
+	return time.Since(from) > answerTime+time.Duration(cmp.Or(p.ahead, unanswered)/slowLine)*time.Second
 }
 
 // markOverdue reports, once, whether an end was owed before a time, by its limits or as it was asked for. Where
@@ -158,7 +168,7 @@ func (s *session) endOverdue(since time.Time) {
 	owed := time.Now().Add(-max(s.d.cfg.LostAfter, leastWait))
 	for _, a := range s.live {
 		switch {
-		case a.progress.isUnanswered(since):
+		case a.progress.isUnanswered(since, s.unanswered.Load()):
 			s.attempts.Go(func() { s.tr.Close(fmt.Errorf("job %s: %w", a.job.ID, errUnanswered)) })
 			return
 		case owed.After(since) && store.HoldsSlot(a.job.State) && a.progress.markOverdue(a.job, owed):

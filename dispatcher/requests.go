@@ -55,7 +55,7 @@ func (r *requests) addLocked(k keptRequest) {
 	}
 }
 
-func (k *keptRequest) size() int { return len(k.sub.Request) + len(k.sub.Signature) + len(k.sub.KeyID) }
+func (k *keptRequest) size() int { return requestSize(k.sub) }
 
 func cloneSubmission(s harp.Submission) harp.Submission {
 	s.Request, s.Signature = bytes.Clone(s.Request), bytes.Clone(s.Signature)

@@ -2,6 +2,7 @@ package dispatcher_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"strings"
@@ -73,7 +74,11 @@ func (s *system) greetRaw(ctx context.Context, hello wire.Hello, held ...wire.He
 // greetAs is greetRaw of another host's agent.
 func (s *system) greetAs(ctx context.Context, host string, hello wire.Hello, held ...wire.HeldAttempt) (*rawAgent, error) {
 	addr, tc, dial := s.net.dial("dispatcher", host, transport.RoleAgent)
-	nc := must[net.Conn](s.t)(dial(ctx, addr))
+	return s.greetOn(ctx, must[net.Conn](s.t)(dial(ctx, addr)), tc, hello, held...)
+}
+
+// greetOn is greetAs on a connection.
+func (s *system) greetOn(ctx context.Context, nc net.Conn, tc *tls.Config, hello wire.Hello, held ...wire.HeldAttempt) (*rawAgent, error) {
 	conn := must[*transport.Conn](s.t)(transport.Client(ctx, nc, tc, transport.ProtocolAgent, transport.RoleDispatcher))
 	a := converse(s.t, conn, s.agents)
 	// If it is answered, and the session over, before Send returns, that fails.

@@ -59,6 +59,7 @@ var liesOfAgents = toDispatcher(agent, []lie{
 	{name: "a second agent with the instance of the first", tell: tellSameInstance},
 	{name: "an agent that comes and goes", tell: tellComing},
 	{name: "an agent that does not read", tell: tellDeafAgent},
+	{name: "agents that do not let calls in", tell: tellNotLetIn},
 })
 
 func tellHelloAlone(t *teller) error {
@@ -568,6 +569,44 @@ func tellComing(t *teller) error {
 		p.close()
 	}
 	return nil
+}
+
+// tellNotLetIn is called with long arguments on a few hosts that let none of them in, and are well otherwise. Then they go and come back.
+func tellNotLetIn(t *teller) error {
+	var gates []*peer
+	a := liar{name: newName("gate"), procedures: list{procedure("work")}}
+	for i := range 4 {
+		conn, err := t.identified(agent, fmt.Sprint(a.name, i))
+		if err != nil {
+			return err
+		}
+		p, err := t.sessionOn(conn, false, nil)
+		if err != nil {
+			return err
+		}
+		p.grantless.Store(true)
+		if err := a.introduce(p); err != nil {
+			return err
+		}
+		gates = append(gates, p)
+	}
+	fill := strings.Repeat("x", 1_000_000)
+	err := t.each(len(gates), func(i int) error {
+		p, err := t.callerSession()
+		for n := t.many(100, 300); n > 0 && err == nil; n-- {
+			req := request(newID(), fmt.Sprint(a.name, i), "work", object{"fill", fill}, "queue", user(object{"name", lineOfLies}), "conc", 10000)
+			_, err = p.ask(typeSubmit, submission(req))
+		}
+		return err
+	})
+	for i, p := range gates {
+		p.close()
+		if err != nil {
+			break
+		}
+		_, err = t.agentSession(liar{name: fmt.Sprint(a.name, i)})
+	}
+	return err
 }
 
 // tellDeafAgent is called with long arguments, and takes none.

@@ -1,0 +1,96 @@
+package dispatcher_test
+
+import (
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+// ungranted is a connection over which no long body is let in.
+type ungranted struct{ transport.Link }
+
+func (g ungranted) Streams(window int) transport.Mux { return ungrantedMux{g.Link.Streams(window)} }
+
+type ungrantedMux struct{ transport.Mux }
+
+// Opened returns the streams for long bodies: the first is accepted.
+func (m ungrantedMux) Opened() (transport.Stream, bool, error) {
+	st, ok, err := m.Mux.Opened()
+	return ungrantedStream{st}, ok, err
+}
+
+// ungrantedStream is one on which nothing is answered.
+type ungrantedStream struct{ transport.Stream }
+
+func (ungrantedStream) WriteWithin([]byte, time.Duration) error { return nil }
+
+// notLettingIn connects the agent of a host that lets no call with long arguments in, and is well otherwise.
+func (s *system) notLettingIn(t *testing.T, host string) *rawAgent {
+	t.Helper()
+	addr, tc, dial := s.net.dial("dispatcher", host, transport.RoleAgent)
+	nc := ungranted{must[net.Conn](t)(dial(t.Context(), addr)).(transport.Link)}
+	a := must[*rawAgent](t)(s.greetOn(t.Context(), nc, tc, wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}))
+	a.exchanges(t)
+	alive(a)
+	synctest.Wait()
+	return a
+}
+
+const callsToAgents = "agents: answers of all peers"
+
+// TestCallsThatAreNotLetInAreNotHeld: an agent that lets no call in costs what its session may, however many it has; when
+// the session is over they are sent in the next one.
+func TestCallsThatAreNotLetInAreNotHeld(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		a := sys.notLettingIn(t, "web01")
+		const calls, size = 24, 1 << 20
+		for range calls {
+			must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", harp.Args{"a": make([]byte, size-100)}, unlimited...))
+		}
+		synctest.Wait()
+		if used := usedOf(t, sys, callsToAgents); used < 12*size || used > 16*size {
+			t.Errorf("%d MiB are used", used>>20)
+		}
+		a.tr.Close(nil)
+		synctest.Wait()
+		if used := usedOf(t, sys, callsToAgents); used != 0 {
+			t.Errorf("%d bytes are used without a session", used)
+		}
+		a = must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		alive(a)
+		asked := a.exchanges(t)
+		time.Sleep(time.Minute)
+		for range calls {
+			m := expectAttempt(t, asked, 1)
+			m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+			m.sendFrame(t, wire.TypeEnd, true, wire.End{})
+			close(m.over)
+		}
+		time.Sleep(time.Minute)
+		if used := usedOf(t, sys, callsToAgents); used != 0 {
+			t.Errorf("%d bytes are used when all is over", used)
+		}
+	})
+}
+
+// TestACallThatIsNotLetInIsNotAnswered: it holds its queue's slot no longer than one that is let in and not answered.
+func TestACallThatIsNotLetInIsNotAnswered(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		a := sys.notLettingIn(t, "web01")
+		must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", harp.Args{"a": make([]byte, 1<<20-100)}, unlimited...))
+		time.Sleep(7 * time.Minute) // of which a slow line needs two
+		if a.tr.Err() != nil {
+			t.Errorf("within the time the session ended: %v", a.tr.Err())
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if a.tr.Err() == nil {
+			t.Error("the session goes on")
+		}
+	})
+}
