@@ -44,12 +44,12 @@ func (k *killer) arm() {
 	k.after, k.behind = k.rand.IntN(25), k.rand.IntN(2) == 0
 }
 
-// hurry has the next kill come within a few commits.
-func (k *killer) hurry() {
+// hurry has the next kill come within so many commits.
+func (k *killer) hurry(most int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.after > 0 {
-		k.after = k.rand.IntN(min(k.after, 4))
+		k.after = k.rand.IntN(min(k.after, most))
 	}
 }
 
@@ -170,7 +170,8 @@ type killedRun struct {
 	*batchRun
 	killer  *killer
 	isCheck bool
-	stopped bool // a cancel was acknowledged before it had ended
+	said    harp.BatchState // what was acknowledged last: that it is paused, or runs; "": nothing
+	stopped bool            // a cancel was acknowledged before it had ended
 }
 
 func playKilled(t *testing.T, seed uint64, isChain bool) (harp.BatchState, int) {
@@ -209,6 +210,7 @@ func playKilled(t *testing.T, seed uint64, isChain bool) (harp.BatchState, int) 
 	r.follow()
 	for range 6 + r.rand.IntN(8) {
 		time.Sleep(time.Duration(r.rand.IntN(800)) * time.Millisecond)
+		r.checkSaid()
 		r.makeChange(gone)
 	}
 	r.killer.disarm()
@@ -258,7 +260,8 @@ func (r *killedRun) submitWide() {
 		case 0:
 			opts = append(opts, harp.Approve())
 		case 1:
-			opts = append(opts, harp.WavePause(2*time.Second))
+			r.pause = 2 * time.Second
+			opts = append(opts, harp.WavePause(r.pause))
 		}
 	}
 	stops := chance(3)
@@ -348,10 +351,11 @@ func (r *killedRun) makeChange(gone string) {
 		host = r.hosts[r.rand.IntN(len(r.hosts))]
 	}
 	some := time.Duration(r.rand.IntN(5000)) * time.Millisecond
+	what := r.rand.IntN(11)
 	if r.rand.IntN(2) == 0 { // what was changed just now is what is forgotten most easily
-		r.killer.hurry()
+		r.killer.hurry(map[bool]int{true: 2, false: 4}[what >= 2 && what <= 5])
 	}
-	switch r.rand.IntN(11) {
+	switch what {
 	case 0:
 		r.sys.Cut(host)
 		time.Sleep(some)
@@ -362,10 +366,12 @@ func (r *killedRun) makeChange(gone string) {
 		r.sys.StartAgent(host)
 	case 2, 3:
 		r.again("pause", func(ctx context.Context) error { return r.batch.Pause(ctx, "chaos") })
+		r.said = harp.BatchPaused
 		time.Sleep(some)
-		r.again("resume", r.batch.Resume)
+		r.checkSaid()
+		r.resume()
 	case 4:
-		r.again("resume", r.batch.Resume)
+		r.resume()
 	case 5:
 		if r.rand.IntN(3) > 0 {
 			return
@@ -395,6 +401,23 @@ func (r *killedRun) makeChange(gone string) {
 		if !r.isChain { // one that has begun would be broken off
 			r.again("remove a host", func(ctx context.Context) error { _, err := caller.Hosts().Remove(ctx, gone); return err })
 		}
+	}
+}
+
+// resume resumes the batch.
+func (r *killedRun) resume() {
+	r.again("resume", r.batch.Resume)
+	r.said = harp.BatchRunning
+}
+
+// checkSaid: what was acknowledged of the batch is so, whatever was killed since.
+func (r *killedRun) checkSaid() {
+	var s harp.BatchStatus
+	r.again("status", func(ctx context.Context) (err error) { s, err = r.batch.Status(ctx); return err })
+	isOver := s.State.Ended() || s.State == harp.BatchCancelling
+	isPaused := s.State == harp.BatchPaused && s.Reason == harp.BatchReasonOperator
+	if r.stopped && !isOver || r.said == harp.BatchPaused && s.State == harp.BatchRunning || r.said == harp.BatchRunning && isPaused {
+		r.t.Errorf("it was acknowledged to be %s, its cancel: %v, and it is %s (%s)", r.said, r.stopped, s.State, s.Reason)
 	}
 }
 

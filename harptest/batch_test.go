@@ -67,7 +67,8 @@ type batchRun struct {
 	hosts   []string
 	waves   []int
 	most    int
-	stop    int // with so many failures it stops; 0: never, or that is not looked at
+	stop    int           // with so many failures it stops; 0: never, or that is not looked at
+	pause   time.Duration // between two waves
 	queued  bool
 	isChain bool
 	steps   []harp.Step // of a chain
@@ -365,7 +366,7 @@ func (r *batchRun) checkEvents() {
 	if len(r.events) < 3 {
 		r.t.Errorf("the events are %v", r.events)
 	}
-	rules := faulthistory.Batch{Hosts: r.hosts, Waves: r.waves, Most: r.most, Stop: r.stop}
+	rules := faulthistory.Batch{Hosts: r.hosts, Waves: r.waves, Most: r.most, Stop: r.stop, Pause: r.pause}
 	for _, e := range r.events {
 		if rule, broken := rules.Note(e); rule != "" {
 			r.t.Errorf("%s: %s", rule, broken)
