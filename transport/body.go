@@ -16,10 +16,18 @@ import (
 // A long body does not travel in the stream of the frames, where all that follows would
 // wait for it, but in a stream of its own, which its frame names. yamux lets the streams
 // take turns, and each has a window, so that long bodies that are not taken hold up
-// no frames. All but the first bytes of them are sent when the receiver has let them in, which
-// it does when it has room for them: a byte on the same stream says so, for the bodies of the
-// stream in their order. It does not come with the frames, which nobody may be reading because
-// those wait that a user is to take who waits for the body to be sent.
+// no frames. They are sent when the receiver has let them in, which it does when it has room for
+// them: a byte on the same stream says so, for the bodies of the stream in their order. It does not
+// come with the frames, which nobody may be reading because those wait that a user is to take who
+// waits for the body to be sent. The byte may also say that from then on the first bytes of the
+// session's bodies may come ahead of it.
+
+// What lets a body in.
+const (
+	letIn      = 1
+	letInAhead = 2 // and lets others come ahead
+)
+
 // longBody is the length of the shortest body that is long.
 const longBody = 16<<10 + 1
 
@@ -54,7 +62,9 @@ type bodies struct {
 	mu        sync.Mutex // guards what follows; never held while blocked
 	room      sync.Cond  // untaken is less, or the session ends
 	free      []Stream   // of this side
-	ahead     int        // bytes that this side may send, or has sent, of bodies that were not let in
+	mostAhead int        // bytes that this side may send of bodies that were not let in
+	ahead     int        // so many of them are taken
+	mayCome   bool       // the peer may send so
 	streams   map[uint32]*bodyReceiver
 	announced int   // bodies that were not let in
 	untaken   int   // bytes that were read, or are being read, and were not taken
@@ -142,15 +152,19 @@ func (b *bodies) releaseSender(st Stream) {
 func (b *bodies) takeAhead(size int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := min(size, maxAhead-b.ahead)
+	n := min(size, b.mostAhead-b.ahead)
 	b.ahead += n
 	return n
 }
 
-func (b *bodies) giveAhead(n int) {
+// noteGrant notes what let a body in of which so many bytes might be sent before.
+func (b *bodies) noteGrant(grant byte, ahead int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ahead -= n
+	b.ahead -= ahead
+	if grant == letInAhead {
+		b.mostAhead = maxAhead
+	}
 }
 
 // sentBody is a body on its way. One goroutine writes it.
@@ -201,7 +215,7 @@ func (b *sentBody) awaitGrant() error {
 		return b.session.closedErr()
 	}
 	b.granted = true
-	b.session.bodies.giveAhead(b.ahead)
+	b.session.bodies.noteGrant(grant[0], b.ahead)
 	return nil
 }
 
@@ -408,7 +422,22 @@ func (b *bodies) grantBody(late *lateBody) error {
 	}
 	late.paid = int64(late.size)
 	s.mux.Expect(late.size)
-	return late.from.WriteWithin([]byte{1}, 0)
+	grant := []byte{letIn}
+	if b.mayComeAhead() {
+		grant[0] = letInAhead
+	}
+	return late.from.WriteWithin(grant, 0)
+}
+
+// mayComeAhead lets bodies come ahead for as long as the session lasts, if the budget has room for that.
+func (b *bodies) mayComeAhead() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.mayCome && b.session.budget.takeAhead() {
+		b.mayCome = true
+		b.session.mux.Expect(maxAhead)
+	}
+	return b.mayCome
 }
 
 // hasRoomLocked reports whether a body may be read that waits since so many bytes of bodies

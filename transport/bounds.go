@@ -102,9 +102,10 @@ const (
 	waitingStep = 240 << 10
 	maxWaiting  = freeWaiting + 4*waitingStep
 
-	// maxAhead is how many bytes of long bodies a peer may send before they are let in: so most of
-	// them need no round trip, and a peer without leave can send no more.
-	maxAhead = 256 << 10
+	// maxAhead is how many bytes of long bodies a peer may send in a session before they are let in, once one of
+	// them was and maxAheadOfAll has room for what yamux then needs: so most of them need no round trip.
+	maxAhead      = 256 << 10
+	maxAheadOfAll = 64 << 20
 
 	// maxKept is how many bytes yamux may keep of all streams between their long bodies, until the next heartbeat:
 	// what others need is made anew for each body.
@@ -143,6 +144,7 @@ func (b *Budget) Use() []Use {
 		{exchangesOfAll, b.open.used.Load()},
 		{bodiesOfAll, b.bodies.used.Load()},
 		{framesOfAll, b.frames.used.Load()},
+		{aheadOfAll, b.ahead.used.Load()},
 		{keptOfAll, b.kept.used.Load()},
 	}
 }
@@ -153,6 +155,7 @@ const (
 	exchangesOfAll = "exchanges of all peers"
 	bodiesOfAll    = "bodies of all peers"
 	framesOfAll    = "frames of all peers"
+	aheadOfAll     = "bodies ahead of all peers"
 	keptOfAll      = "kept between bodies of all peers"
 )
 
@@ -185,7 +188,8 @@ func Bounds() []Bound {
 		{"bodies of a session", maxBodies, bytes, "long bodies that were admitted and are not handled yet"},
 		{"bodies of an exchange", maxExchangeBodies, bytes, "long bodies that were read and are not handled yet"},
 		{"bodies that come", maxComing, bytes, "long bodies of a session that were admitted and are still on their way; over a slow line they occupy room for long"},
-		{"bodies ahead", maxAhead, bytes, "of long bodies, which a session may send before they are admitted; saves round trips"},
+		{"bodies ahead", maxAhead, bytes, "of long bodies, which a session may send before they are admitted, once one was; saves round trips"},
+		{aheadOfAll, maxAheadOfAll, bytes, "for sessions that may send bodies ahead, twice as much for each; to others each body takes a round trip more"},
 		{keptOfAll, maxKept, bytes, "buffers of streams between two bodies, freed at the next heartbeat"},
 		{"frames of a session", maxWaiting, bytes, "frames that were read and are not handled yet"},
 		{"window of a stream", mainWindow, bytes, "sent before it is read; allows 10 MB/s over a line with 100 ms"},

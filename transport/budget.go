@@ -16,6 +16,7 @@ import (
 // Its methods are safe for concurrent use.
 type Budget struct {
 	bodies, frames, answers, open pool
+	ahead                         pool // for bodies that come before they are let in
 	kept                          pool // by yamux, between bodies
 
 	mu    sync.Mutex // guards peers
@@ -26,14 +27,14 @@ type Budget struct {
 func NewBudget() *Budget {
 	b := &Budget{peers: make(map[Identity]*peerBudget)}
 	b.bodies.most, b.frames.most, b.answers.most, b.open.most = maxReceivedBodies, maxReceivedFrames, maxAnswers, maxOpen
-	b.kept.most = maxKept
+	b.ahead.most, b.kept.most = maxAheadOfAll, maxKept
 	return b
 }
 
 // peerBudget is the part of a budget that the sessions of one identity share.
 type peerBudget struct {
 	received, answers, open pool
-	held                    [4]share // of bodies, frames, answers, open of all
+	held                    [5]share // of bodies, frames, answers, open, ahead of all
 	sessions                int      // guarded by the mutex of the budget
 }
 
@@ -43,6 +44,7 @@ type sessionBudget struct {
 	identity                      Identity
 	peer                          *peerBudget
 	bodies, frames, answers, open purse
+	ahead                         int64 // is paid for bodies ahead; the bodies' mutex guards it
 }
 
 // join returns the part of a new session.
@@ -64,8 +66,19 @@ func (b *Budget) join(id Identity) *sessionBudget {
 	return s
 }
 
+// takeAhead takes what bodies ahead cost a session, until it leaves, or nothing if there is no room.
+func (s *sessionBudget) takeAhead() bool {
+	const price = 2 * maxAhead // what yamux keeps them in doubles
+	if !s.budget.ahead.tryTake(price, &s.peer.held[4]) {
+		return false
+	}
+	s.ahead = price
+	return true
+}
+
 // leave is join undone, when the session holds nothing any more.
 func (s *sessionBudget) leave() {
+	s.budget.ahead.give(s.ahead, &s.peer.held[4])
 	s.budget.mu.Lock()
 	defer s.budget.mu.Unlock()
 	if s.peer.sessions--; s.peer.sessions == 0 {

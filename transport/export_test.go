@@ -18,6 +18,9 @@ type Raw struct{ mux Mux }
 // NewRaw makes streams of a connection.
 func NewRaw(c *Conn, opener bool) (*Raw, error) {
 	m, err := newMux(c.nc, Options{}.withDefaults(), opener)
+	if err == nil {
+		m.Expect(1 << 30)
+	}
 	return &Raw{m}, err
 }
 
@@ -102,6 +105,15 @@ func LimitAnswers(b *Budget, n int64) { b.answers.most = 2 * n }
 func Held(b *Budget) (bodies, frames, answers, open int64) {
 	return b.bodies.used.Load(), b.frames.used.Load(), b.answers.used.Load(), b.open.used.Load()
 }
+
+// LimitAhead lets a budget have room for n sessions whose bodies come ahead.
+func LimitAhead(b *Budget, n int64) { b.ahead.most = n * 2 * maxAhead }
+
+// HeldAhead returns how much of a budget is in use for bodies that come ahead.
+func HeldAhead(b *Budget) int64 { return b.ahead.used.Load() }
+
+// ExpectBodies lets so many bytes of long bodies come that were not let in.
+func ExpectBodies(s *Session, n int) { s.mux.Expect(n) }
 
 // KeptBuffers returns how much of a budget is in use for what yamux keeps between bodies.
 func KeptBuffers(b *Budget) int64 { return b.kept.used.Load() }

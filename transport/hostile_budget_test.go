@@ -26,6 +26,9 @@ func wantNothingHeld(t *testing.T, b *transport.Budget) {
 	if n := transport.KeptBuffers(b); n != 0 {
 		t.Errorf("%d bytes are kept between bodies", n)
 	}
+	if n := transport.HeldAhead(b); n != 0 {
+		t.Errorf("%d bytes are held for bodies ahead", n)
+	}
 	if n := transport.Known(b); n != 0 {
 		t.Errorf("%d identities without a session are remembered", n)
 	}
@@ -84,6 +87,45 @@ func TestBodiesThatWereNotLetIn(t *testing.T) {
 			h.wantDead(t, h.victim.acceptor, transport.ErrProtocol)
 		})
 	}
+}
+
+// TestBodiesAhead: once a body was let in, others may come before they are, 256 KiB in a session, if the budget has room for that.
+func TestBodiesAhead(t *testing.T) {
+	const ahead = 256 << 10
+	w, b := wiring{openerDials: true}, transport.NewBudget()
+	transport.LimitAhead(b, 3) // of which an identity leaves as much to others
+	letIn := func() (h *hostile, grant byte, send func(n int)) {
+		h = w.hostileOpener(t, transport.Options{Budget: b}, func(x *transport.Exchange, f transport.Frame) { _ = x.Send(f.Type, true, nil) })
+		stream, st := h.opened(t)
+		h.announce(h.next(), stream, 0)
+		var is [1]byte
+		_, _ = io.ReadFull(st, is[:])
+		write(st, body20k)
+		if f := h.read(t); f.Exchange != h.last {
+			t.Fatalf("read %+v", f)
+		}
+		return h, is[0], func(n int) { write(st, make([]byte, n)) }
+	}
+	first, grant, send := letIn()
+	if grant != 2 {
+		t.Fatalf("the first session's body is let in by %d", grant)
+	}
+	second, grant, sendUnasked := letIn()
+	if grant != 1 {
+		t.Fatalf("the second session's body is let in by %d", grant)
+	}
+	send(ahead)
+	write(first.main, frame(transport.Frame{Type: 3, Exchange: first.next(), End: true}))
+	if f := first.read(t); f.Exchange != first.last {
+		t.Fatalf("read %+v", f)
+	}
+	send(1)
+	first.wantDead(t, first.victim.acceptor, transport.ErrProtocol)
+	sendUnasked(1)
+	second.wantDead(t, second.victim.acceptor, transport.ErrProtocol)
+	<-first.victim.acceptor.Done()
+	<-second.victim.acceptor.Done()
+	wantNothingHeld(t, b)
 }
 
 // TestAnExchangeOverBudget: the opener is told why, and that nobody has looked at it; control,

@@ -36,7 +36,7 @@ type Mux interface {
 	// Opened is Accept where that need not wait. ok is false if the peer has opened no other.
 	Opened() (st Stream, ok bool, err error)
 	// Expect lets n more bytes come on the streams that are not the first. A Mux may end the
-	// connection of a peer that sends more than was expected and maxAhead.
+	// connection of a peer that sends more than was expected.
 	Expect(n int)
 	// Close ends every stream and the connection, and waits for its goroutines.
 	Close()

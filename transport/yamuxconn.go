@@ -254,7 +254,7 @@ func (i *inspector) frame() error {
 		return fmt.Errorf("%w: ping", ErrProtocol)
 	case i.skip > maxPiece:
 		return fmt.Errorf("%w: %d bytes at once", ErrProtocol, i.skip)
-	case i.bodies > i.expected.Load()+maxAhead:
+	case i.bodies > i.expected.Load():
 		return fmt.Errorf("%w: bodies that were not let in", ErrProtocol)
 	case flags&yamuxSYN == 0:
 		return nil

@@ -231,7 +231,9 @@ func TestInspector(t *testing.T) {
 		"a stream with data, wrong side": {bytes: yamuxFrame(0, yamuxSYN, 1, 0), opener: true, bad: true},
 	} {
 		for _, size := range []int{1, 5, yamuxHeaderSize, 100, len(c.bytes)} {
-			i := newYamuxConn(nil, c.opener).inspect
+			conn := newYamuxConn(nil, c.opener)
+			conn.expected.Store(100 * yamuxHeaderSize)
+			i := conn.inspect
 			var err error
 			for b := c.bytes; len(b) > 0 && err == nil; b = b[min(size, len(b)):] {
 				err = i.inspect(b[:min(size, len(b))])

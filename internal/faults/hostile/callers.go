@@ -20,7 +20,7 @@ var liesOfCallers = toDispatcher(caller, []lie{
 	{name: "a window that is overrun", tell: tellOverrun},
 	{name: "windows without end", tell: tellWindows},
 	{name: "half a message of yamux on many sessions", tell: tellHalfMessages},
-	{name: "bodies ahead on many sessions", tell: tellAhead, long: "each session costs up to 0.5 MiB that no budget counts: 2,000 of them 1 GiB"},
+	{name: "bodies ahead on many sessions", tell: tellAhead},
 	{name: "another frame before HELLO", tell: tellOtherFirst},
 	{name: "HELLO again and again", tell: tellHelloAgain},
 	{name: "a HELLO of another version", tell: tellOtherVersion},

@@ -4,7 +4,9 @@ package hostile
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
 	"strings"
 	"sync/atomic"
@@ -99,19 +101,39 @@ func tellHalfMessages(t *teller) error {
 	return t.hold()
 }
 
-// tellAhead sends on each session what may be sent of long bodies before they are let in, and names none.
+// tellAhead has a long body let in on each session, and then sends what may be sent of others before they are, and names none. Where
+// nothing may be sent before, the session ends.
 func tellAhead(t *teller) error {
-	piece := make([]byte, pieceSize)
 	err := t.each(t.many(300, 2000), func(int) error {
 		p, err := t.callerSession()
 		if err != nil {
 			return err
 		}
 		s, err := p.openStream()
-		for n := 0; n < 256<<10 && err == nil; n += pieceSize {
-			err = s.writePiece(piece)
+		if err != nil {
+			return err
 		}
-		return err
+		body := encode(submission(make([]byte, 20_000)))
+		begins := binary.BigEndian.AppendUint32(frameHeader(p.nextExchange(), typeSubmit, endFlag|longFlag, len(body)), s.id)
+		if err := p.sayBytes(begins); err != nil {
+			return err
+		}
+		var letIn [1]byte
+		if _, err := io.ReadFull(s, letIn[:]); err != nil {
+			return err
+		}
+		if _, err := s.Write(body); err != nil {
+			return err
+		}
+		for sent := 0; sent < 256<<10; sent += pieceSize {
+			if s.writePiece(make([]byte, pieceSize)) != nil {
+				break
+			}
+		}
+		if letIn[0] == 1 {
+			return p.untilClosed(t)
+		}
+		return nil
 	})
 	if err != nil {
 		return err
