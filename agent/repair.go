@@ -35,7 +35,7 @@ func CheckJournal(dir string) (journal.Report, error) {
 		return journal.Report{}, err
 	}
 	defer unlock()
-	found, err := journal.Check(journal.Disk(filepath.Join(dir, "journal")))
+	found, err := journal.Check(journal.DiskToRead(filepath.Join(dir, "journal")))
 	if err != nil {
 		return found, fmt.Errorf("agent: %w", err)
 	}

@@ -147,6 +147,24 @@ func TestReadOfARemovedSegment(t *testing.T) {
 	must(t, j.Close())
 }
 
+// TestCheckOpensNothingToWrite checks that what is opened to be checked can be read and nothing else, as its disk may have become
+// read-only.
+func TestCheckOpensNothingToWrite(t *testing.T) {
+	dir := t.TempDir()
+	j, err := Open(Disk(dir), Options{})
+	must(t, err)
+	must(t, j.Close())
+	f, err := DiskToRead(dir).Open(segmentName(1))
+	must(t, err)
+	if _, err := f.Write([]byte("x")); err == nil {
+		t.Error("it can be written")
+	}
+	must(t, f.Close())
+	if found, err := Check(DiskToRead(dir)); err != nil || found.ID != j.ID() {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
 // TestMissingSegment: a segment that was taken away is missed.
 func TestMissingSegment(t *testing.T) {
 	whole, _, _ := played(t, small)

@@ -13,6 +13,13 @@ import (
 // in it is.
 func Disk(dir string) FS { return disk{dir} }
 
+// DiskToRead is Disk, of which the files are opened to be read: also where nothing can be written any more.
+func DiskToRead(dir string) FS { return diskToRead{disk{dir}} }
+
+type diskToRead struct{ disk }
+
+func (d diskToRead) Open(name string) (File, error) { return d.open(name, os.O_RDONLY) }
+
 type disk struct{ dir string }
 
 func (d disk) path(name string) string { return filepath.Join(d.dir, name) }
