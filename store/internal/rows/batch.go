@@ -340,7 +340,7 @@ func (t *tx) batchRows() (out []Write) {
 	return out
 }
 
-// changeBatch lets an event be part of the life of a batch. Errors: store.ErrIllegal.
+// changeBatch lets an event be part of the life of a batch. Errors: store.ErrIllegal; the engine's, with nothing written.
 func (s *Store) changeBatch(t *tx, b *batch, e store.BatchEvent) error {
 	before := b.life
 	after, err := before.Next(&b.row.Plan, e)
@@ -348,6 +348,13 @@ func (s *Store) changeBatch(t *tx, b *batch, e store.BatchEvent) error {
 		return err
 	}
 	b.life = after
+	ends := after.State.Ended() && !before.State.Ended()
+	if ends { // before anything is written, as it reads
+		if err := s.classifyBatch(t, b); err != nil {
+			b.life = before // else it would have ended here alone
+			return err
+		}
+	}
 	if after.IsOver() && !before.IsOver() && after.Reached < b.row.Hosts {
 		t.logEntry(b, store.BatchEntry{Kind: store.BatchNotReached, Index: after.Reached, Count: b.row.Hosts - after.Reached})
 		t.over = append(t.over, b.row.ID)
@@ -355,11 +362,8 @@ func (s *Store) changeBatch(t *tx, b *batch, e store.BatchEvent) error {
 	now := nanos(e.At)
 	switch is := after.State; {
 	case is == before.State:
-	case is.Ended():
-		if err := s.endBatch(t, b, now); err != nil {
-			b.life = before // else it would have ended here alone
-			return err
-		}
+	case ends:
+		s.endBatch(t, b, now)
 	case is == harp.BatchRunning:
 		s.sched.Resume(b.slots)
 	default:
@@ -371,17 +375,13 @@ func (s *Store) changeBatch(t *tx, b *batch, e store.BatchEvent) error {
 	return nil
 }
 
-// endBatch notes that a batch has ended, in its class. Errors: the engine's.
-func (s *Store) endBatch(t *tx, b *batch, now int64) error {
-	if err := s.classifyBatch(t, b); err != nil {
-		return err
-	}
+// endBatch notes that a batch has ended, in its class.
+func (s *Store) endBatch(t *tx, b *batch, now int64) {
 	s.sched.DropBatch(b.slots)
 	delete(s.batches, b.id)
 	at := placeOf(now, b.row.No)
 	entry := append(endedPrefix(byBatchEnd, b.life.Class), at[:]...)
 	t.appendWrite(entry, seal(entry, b.id[:]))
-	return nil
 }
 
 // emitBatchChange tells of what an event made of a batch.

@@ -550,3 +550,46 @@ func TestAppliedAndNotStored(t *testing.T) {
 		t.Errorf("it gives %+v, %v", out, err)
 	}
 }
+
+// TestStopsAndIsUnreadForAMoment has what is to be counted in a class not be readable for a moment, as a batch ends because it was paused for too
+// long: nothing of that is written then, and it ends when that is done again.
+func TestStopsAndIsUnreadForAMoment(t *testing.T) {
+	for n := int64(1); ; n++ {
+		e := &unreadable{trial: newTrial()}
+		s := opened(t, e, Options{})
+		putRule(t, s, harp.RetentionRule{Name: "r", MaxBytes: 1 << 30})
+		endAt(t, s, noon, "p") // of the class that there is then
+		b := onHosts(2)
+		b.Batch.Plan.StartAfter, b.Batch.Plan.MaxPause = noon.Add(time.Hour), time.Minute
+		b.Request.Request = make([]byte, 10_000)
+		out, err := s.SubmitBatch(t.Context(), b, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.ChangeBatch(t.Context(), out.Batch.ID, store.BatchEvent{Kind: store.BatchPaused}, store.Operation{Time: noon}); err != nil {
+			t.Fatal(err)
+		}
+		s.unlearn()
+		e.left.Store(n)
+		_, err = s.Advance(t.Context(), noon.Add(time.Minute))
+		hasFailed := e.left.Swap(0) <= 0
+		if hasFailed != errors.Is(err, errUnreadable) {
+			t.Fatalf("read %d fails: %v, and it says %v", n, hasFailed, err)
+		}
+		if err := s.usable(); err != nil {
+			t.Fatalf("read %d fails, and the store is not usable: %v", n, err)
+		}
+		advanceAll(t, s, noon.Add(time.Minute))
+		is, err := s.Batch(t.Context(), out.Batch.ID)
+		if err != nil || is.Reason != harp.BatchReasonStopped || !is.State.Ended() {
+			t.Fatalf("read %d fails, and the batch is %+v: %v", n, is, err)
+		}
+		log, err := s.BatchLog(t.Context(), out.Batch.ID, 0, 10)
+		if err != nil || len(log.Entries) != 1 || log.End != 2 {
+			t.Fatalf("read %d fails, and its log is %+v: %v", n, log, err)
+		}
+		if !hasFailed {
+			return
+		}
+	}
+}
