@@ -213,11 +213,21 @@ func TestInspector(t *testing.T) {
 		}
 		return b
 	}
+	pieces := func(stream, n, size int) []byte {
+		header, body := dataFrame(stream, size)
+		return bytes.Repeat(append(header, body...), n)
+	}
+	ahead := pieces(3, maxAhead/maxPiece, maxPiece)
 	for name, c := range map[string]struct {
 		bytes  []byte
 		opener bool
 		bad    bool
 	}{
+		"the longest piece":              {bytes: pieces(mainStream, 1, maxPiece)},
+		"a longer piece":                 {bytes: pieces(mainStream, 1, maxPiece+1), bad: true},
+		"as much of bodies as may":       {bytes: ahead},
+		"a byte of bodies more":          {bytes: append(bytes.Clone(ahead), pieces(5, 1, 1)...), bad: true},
+		"frames beside bodies":           {bytes: append(bytes.Clone(ahead), pieces(mainStream, 1, maxPiece)...)},
 		"data":                           {bytes: bytes.Repeat(frame, 100)},
 		"pings within a body":            {bytes: tricky},
 		"a ping":                         {bytes: ping, bad: true},
