@@ -54,7 +54,7 @@ func (w *batchWatch) run(ctx context.Context) error {
 	w.progress, w.printed = newProgress(w.cli, w.status), map[string]*keptOutput{}
 	if err := w.print(w.entries(ctx)); err != nil {
 		w.progress.clear()
-		return unless(ctx, err, w.detached())
+		return w.cli.unprinted(unless(ctx, err, w.detached()), "harp batch results "+w.batch.ID())
 	}
 	w.progress.clear()
 	if w.noWait {

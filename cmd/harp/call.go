@@ -414,10 +414,20 @@ func (c *cli) printID(id string) error {
 	return nil
 }
 
+// unprinted is an error that, where stdout takes nothing, also says with which command to see what could not be printed: the id may have
+// been said nowhere.
+func (c *cli) unprinted(err error, again string) error {
+	if err == nil || c.stdout.err == nil {
+		return err
+	}
+	return fmt.Errorf("%w; see it with: %s", err, again)
+}
+
 // watchJob prints a job's records as they come, then its result, unless only the records
 // are wanted.
-func (c *cli) watchJob(ctx context.Context, job *harp.Job, onlyOutput bool) error {
+func (c *cli) watchJob(ctx context.Context, job *harp.Job, onlyOutput bool) (err error) {
 	defer c.showWaiting(ctx, job)()
+	defer func() { err = c.unprinted(err, "harp job follow "+job.ID()+" --since 0") }()
 	p := recordPrinter{cli: c, all: true}
 	switch {
 	case c.format != formatJSON:

@@ -553,6 +553,21 @@ func TestAnIDThatCannotBePrinted(t *testing.T) {
 	}
 }
 
+// What runs is named where what it returns cannot be printed, also if its id was to be printed nowhere.
+func TestResultsThatCannotBePrinted(t *testing.T) {
+	for _, command := range []string{
+		"run demo* count to=3 -y -q", "run demo* count to=3 -y -q --no-fold", "run demo* count to=3 -y -q -o json", "run demo* count to=3 -y -q -o jsonl",
+		"call demo1 count to=3 -q", "call demo1 count to=3 -o json", "call demo1 count to=3 -o jsonl",
+	} {
+		f := running(t, 7)
+		f.jobs, f.results = []harp.JobStatus{{State: harp.StateSucceeded}}, map[string]harp.Result{batchID: {State: harp.StateSucceeded, Value: harp.Value{3}}}
+		got := runFake(t, t.Context(), f, func(c *cli) { c.stdout.w = fullWriter{} }, strings.Fields(command+" --id "+batchID)...)
+		if got.code != exitHarp || len(f.submitted) != 1 || !strings.Contains(got.stderr, "see it with: harp ") || !strings.Contains(got.stderr, batchID) {
+			t.Errorf("%s: got %+v and %d submissions", command, got, len(f.submitted))
+		}
+	}
+}
+
 // fullWriter takes nothing.
 type fullWriter struct{}
 
