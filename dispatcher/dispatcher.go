@@ -370,7 +370,7 @@ func (d *Dispatcher) recover(ctx context.Context) error {
 	if len(returning) > 0 {
 		d.noteAwayLater(returningTime, returning...)
 	}
-	if err := errors.Join(d.loadGroups(ctx), d.loadLabels(ctx), d.loadSchedules(ctx), d.loadWindows(ctx), d.loadPauses(ctx), d.loadDrift(ctx), d.loadNotifications(ctx)); err != nil {
+	if err := errors.Join(d.loadClock(ctx), d.loadGroups(ctx), d.loadLabels(ctx), d.loadSchedules(ctx), d.loadWindows(ctx), d.loadPauses(ctx), d.loadDrift(ctx), d.loadNotifications(ctx)); err != nil {
 		return err
 	}
 	d.reviewAllHolds()

@@ -1,10 +1,12 @@
 package dispatcher
 
 import (
+	"bytes"
 	"context"
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -20,6 +22,9 @@ func (d *Dispatcher) upkeepLoop() {
 		select {
 		case <-d.ctx.Done():
 			return
+		case <-d.clock.judged:
+			d.storeClock(d.ctx)
+			continue
 		case <-tick.C:
 		}
 		d.workers.ReleaseIdle()
@@ -32,6 +37,41 @@ func (d *Dispatcher) upkeepLoop() {
 			d.log.Error("windows that are over cannot be deleted", "err", err)
 		}
 	}
+}
+
+// clockKind is the kind of the document that says that the clock is not right; there is one.
+const clockKind = "clock"
+
+// storeClock stores whether the clock is right.
+func (d *Dispatcher) storeClock(ctx context.Context) {
+	old, err := d.storedDocument(ctx, clockKind, clockKind)
+	if err == nil {
+		change := store.DocumentChange{Kind: clockKind, Name: clockKind, Old: old}
+		if doc := d.clock.document(); !doc.Since.IsZero() {
+			change.New = wire.Encode(doc)
+		}
+		if !bytes.Equal(change.Old, change.New) {
+			_, err = d.store.ChangeDocuments(ctx, store.DocumentChanges{Changes: []store.DocumentChange{change}})
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		d.log.Error("a restart will take the clock for right: that it was set cannot be stored", "err", err)
+	}
+}
+
+// loadClock reads whether the clock was right when a dispatcher ran last.
+func (d *Dispatcher) loadClock(ctx context.Context) error {
+	content, err := d.storedDocument(ctx, clockKind, clockKind)
+	if err != nil || content == nil {
+		return err
+	}
+	var doc clockDocument
+	if err := wire.Decode(content, &doc); err != nil {
+		d.log.Error("whether the clock was set cannot be read: it is taken for right", "err", err)
+		return nil
+	}
+	d.clock.resume(doc)
+	return nil
 }
 
 // retention is what is kept at this moment.

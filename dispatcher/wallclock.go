@@ -27,13 +27,15 @@ type wallClock struct {
 	onSet func(by time.Duration) // is called with that
 	ahead atomic.Int64           // by how much it was set since then, which was told
 
+	judged chan struct{} // whether it is right is another
+
 	mu      sync.Mutex    // guards what follows, and telling
 	trusted time.Duration // how far ahead it was when it was right
 	since   time.Time     // since when it is not; zero: it is
 }
 
 func newWallClock(read func() time.Time, onSet func(by time.Duration)) *wallClock {
-	return &wallClock{read: read, onSet: onSet, first: read().Round(0), begun: time.Now()}
+	return &wallClock{read: read, onSet: onSet, first: read().Round(0), begun: time.Now(), judged: make(chan struct{}, 1)}
 }
 
 // now is the time.
@@ -86,6 +88,32 @@ func (c *wallClock) judgeLocked() {
 	if (time.Duration(c.ahead.Load()) - c.trusted).Abs() >= setFar {
 		c.since = time.Now()
 	}
+	signal(c.judged)
+}
+
+// clockDocument is what is stored of a clock that is not right, so that a restart does not take it for one that is.
+type clockDocument struct {
+	Ahead time.Duration `msgpack:"ahead"` // of the right time
+	Since time.Time     `msgpack:"since"` // by this clock; zero: it is right
+}
+
+// document is what is to be stored of the clock.
+func (c *wallClock) document() (doc clockDocument) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.since.IsZero() {
+		doc.Ahead, doc.Since = time.Duration(c.ahead.Load())-c.trusted, c.read().Add(-time.Since(c.since)).UTC()
+	}
+	return doc
+}
+
+// resume goes on with what was stored of the clock, unless that was as it is for long, or is not as it was any more.
+func (c *wallClock) resume(doc clockDocument) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if passed := c.read().Sub(doc.Since); !doc.Since.IsZero() && passed >= 0 && passed < setLong {
+		c.trusted, c.since = time.Duration(c.ahead.Load())-doc.Ahead, time.Now().Add(-passed)
+	}
 }
 
 // suspicion is why what goes by the date has to wait: nil if the clock was not set, or put
@@ -100,6 +128,7 @@ func (c *wallClock) suspicion() error {
 	ahead := time.Duration(c.ahead.Load())
 	if time.Since(c.since) >= setLong {
 		c.trusted, c.since = ahead, time.Time{}
+		signal(c.judged)
 		return nil
 	}
 	by, way := (ahead - c.trusted).Round(time.Second), "forward"

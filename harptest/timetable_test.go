@@ -485,3 +485,43 @@ func TestAScheduleThatIsPutAnewWaitsForRunsOfBefore(t *testing.T) {
 		})
 	}
 }
+
+// TestResultsAreKeptThoughADispatcherIsStartedWhoseClockWasSet: the clock is set far forward, and nothing is deleted for its age for a day, be
+// the dispatcher started anew meanwhile, or killed. Once it is right again, or a day is over, what is old goes.
+func TestResultsAreKeptThoughADispatcherIsStartedWhoseClockWasSet(t *testing.T) {
+	for _, isKilled := range []bool{false, true} {
+		inTimetable(t, func(s *harp.Schedule) { s.Cron = "0 3 1 6 *" }, func(w *timetable) {
+			b, err := w.schedules().Trigger(w.Context(), "s")
+			w.must(err)
+			w.pass(1)
+			again := func() {
+				if isKilled {
+					w.sys.CrashDispatcher()
+				} else {
+					w.sys.StopDispatcher()
+				}
+				w.restart(0)
+			}
+			w.ahead.Store(int64(60 * 24 * time.Hour))
+			w.pass(1)
+			again()
+			w.pass(23 * 60)
+			if _, err := b.Status(w.Context()); err != nil {
+				w.Fatal(err)
+			}
+			again()
+			w.ahead.Store(0)
+			w.pass(2 * 60)
+			if _, err := b.Status(w.Context()); err != nil {
+				w.Fatalf("the clock is right, and %v", err)
+			}
+			w.ahead.Store(int64(60 * 24 * time.Hour))
+			w.pass(1)
+			again()
+			w.pass(24*60 + 20)
+			if _, err := b.Status(w.Context()); !errors.Is(err, harp.ErrPruned) {
+				w.Errorf("after a day it is %v", err)
+			}
+		})
+	}
+}
