@@ -23,16 +23,17 @@ const (
 // batchWatch shows how the members of a batch end, until it has ended or is paused and nothing of it
 // runs.
 type batchWatch struct {
-	cli      *cli
-	batch    *harp.Batch
-	since    uint64          // the number of the log to begin with
-	tail     bool            // or with what comes from now on
-	records  bool            // print these, too
-	output   bool            // what commands printed is their result
-	unfolded bool            // print equal results, too
-	approve  bool            // ask at the end of each wave
-	noWait   bool            // stop at the end of what is there
-	hosts    map[string]bool // only these; nil: all
+	cli       *cli
+	batch     *harp.Batch
+	since     uint64          // the number of the log to begin with
+	tail      bool            // or with what comes from now on
+	records   bool            // print these, too
+	output    bool            // what commands printed is their result
+	unfolded  bool            // print equal results, too
+	approve   bool            // ask at the end of each wave
+	questions context.Context // while it lasts
+	noWait    bool            // stop at the end of what is there
+	hosts     map[string]bool // only these; nil: all
 
 	status   harp.BatchStatus // when it was asked for last
 	asked    time.Time
@@ -208,13 +209,18 @@ func (w *batchWatch) goOn(ctx context.Context) (over bool, err error) {
 	if !w.approve || w.status.Reason != harp.BatchReasonWave || !c.inTerminal || !c.errTerminal {
 		return true, nil
 	}
+	if w.questions.Err() != nil && ctx.Err() == nil {
+		return false, nil // it is being cancelled
+	}
 	w.progress.clear()
 	since := w.status.Since
 	ended := w.status.Wave - 1 // paused, the batch is in the wave that is to be approved
 	question := fmt.Sprintf("Wave %d of %d is over: %s. Go on?", ended, w.status.Waves, memberText(w.status))
-	err = c.ask(ctx, question, "the batch stays paused")
+	err = c.ask(w.questions, question, "the batch stays paused")
 	var no *abortedError
 	switch {
+	case w.questions.Err() != nil && ctx.Err() == nil:
+		return false, nil
 	case errors.As(err, &no):
 		return true, w.ask(ctx) // somebody else may have approved it
 	case err != nil:

@@ -471,6 +471,37 @@ func TestAnAnswerNamesItsWave(t *testing.T) {
 	}
 }
 
+// An interrupt at the question of a wave cancels the batch where that is asked for, and nobody has to answer any more.
+func TestAnInterruptAtAQuestionCancels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, 7)
+		all := f.batches
+		f.batches.log, f.batches.more = all.log[:2:2], make(chan harp.HostRecord)
+		f.batches.changed = func() { close(f.batches.more) }
+		f.batches.status = func(int) harp.BatchStatus {
+			s := all.status(1)
+			if len(f.batches.changes) == 0 {
+				s.State, s.Reason, s.Wave, s.Waves, s.Since = harp.BatchPaused, harp.BatchReasonWave, 2, 3, noon
+				s.Counts = map[harp.State]int{harp.StateSucceeded: 2, harp.StateQueued: 5}
+			} else {
+				s.State, s.Reason = harp.BatchCancelled, harp.BatchReasonRequested
+			}
+			return s
+		}
+		ctx, interrupt := context.WithCancel(t.Context())
+		defer interrupt()
+		answer, nobody := io.Pipe()
+		defer nobody.Close()
+		got := runFake(t, ctx, f, func(c *cli) {
+			c.inTerminal, c.errTerminal = true, true
+			c.stdin = io.MultiReader(readerFunc(interrupt), answer)
+		}, strings.Fields("run demo* count to=3 -y --rolling 1,2 --approve --cancel-on-interrupt --id "+batchID)...)
+		if want := []harp.BatchChange{{Kind: harp.CancelOfBatch}}; got.code != exitCancelled || !slices.Equal(f.batches.changes, want) {
+			t.Errorf("got %+v and the changes %+v", got, f.batches.changes)
+		}
+	})
+}
+
 // Where nobody says whether the batch still is where it was asked about, the answer approves nothing.
 func TestAnAnswerApprovesNothingUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
