@@ -130,6 +130,21 @@ func TestChangingAQueueAgainUndoesAnothersChange(t *testing.T) {
 	})
 }
 
+// A schedule that was not paused as it was unpaused stays paused by whoever pauses it before that is asked again.
+func TestUnpausingAScheduleAgainUndoesAnothersPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newSystem(t, inMemory, nil, dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "web01"}}})
+		schedules := sys.caller.Schedules()
+		ok(t, schedules.Put(t.Context(), harp.Schedule{Name: "s", Cron: "@hourly", Request: harp.Request{Target: "web01", Procedure: "work", Needs: []string{harp.NeedBatch}}}))
+		lostOnce(t, sys,
+			func(far *harp.Caller) error { return far.Schedules().Unpause(t.Context(), "s") },
+			func() { ok(t, schedules.Pause(t.Context(), "s", "disk", time.Time{})) })
+		if s := must[harp.ScheduleStatus](t)(schedules.Get(t.Context(), "s")); s.Pause == nil || s.Pause.Reason != "disk" {
+			t.Errorf("its pause is %+v", s.Pause)
+		}
+	})
+}
+
 // A host is removed once: one that came back before that is asked again stays, with what it was given since, and its
 // caller is told what the first removal did.
 func TestRemovingAHostAgainForgetsOneThatCameBack(t *testing.T) {

@@ -36,6 +36,9 @@ func (d *Dispatcher) changeSchedule(ctx context.Context, op store.Operation, nam
 	if unsettled != nil && errors.Is(err, harp.ErrNoSpace) {
 		err = unsettled
 	}
+	if err == nil && step == nil { // that is remembered, too: asked again it must not change what others have done since
+		_, err = d.store.ChangeDocuments(ctx, store.DocumentChanges{Op: op})
+	}
 	if err != nil || step == nil {
 		return 0, false, err
 	}
