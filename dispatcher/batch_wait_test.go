@@ -239,11 +239,12 @@ func TestManyHostsThatAreNotReachedAreTold(t *testing.T) {
 	}
 }
 
-// damagedMembers is a store in which the records of a job, or how it ended, are damaged.
+// damagedMembers is a store in which the records of a job, or how others ended, are damaged.
 type damagedMembers struct {
 	store.Store
-	records, end string
-	isDamaged    atomic.Bool
+	records   string
+	ends      map[string]func(*store.Job) (*store.Job, error) // what is read of them instead
+	isDamaged atomic.Bool
 }
 
 func (s *damagedMembers) Read(ctx context.Context, id string, from uint64, most store.ReadLimit) ([]harp.Record, error) {
@@ -254,19 +255,29 @@ func (s *damagedMembers) Read(ctx context.Context, id string, from uint64, most 
 }
 
 func (s *damagedMembers) Job(ctx context.Context, id string) (*store.Job, error) {
-	if id == s.end && s.isDamaged.Load() {
-		return nil, store.ErrDamaged
+	job, err := s.Store.Job(ctx, id)
+	if read := s.ends[id]; read != nil && s.isDamaged.Load() && err == nil {
+		return read(job)
 	}
-	return s.Store.Job(ctx, id)
+	return job, err
 }
 
 // What is damaged of one member of a batch is shown as that, and hides nothing of the others.
 func TestDamagedMemberHidesNoOther(t *testing.T) {
 	damaged := &damagedMembers{Store: memory.Open(nil)}
 	sys := newSystem(t, inMemory, damaged, dispatcher.Config{})
-	sys.webs(3)
+	sys.webs(5)
 	id := harp.NewID()
-	damaged.records, damaged.end = harp.MemberID(id, "web01", 1), harp.MemberID(id, "web02", 1)
+	damaged.records = harp.MemberID(id, "web01", 1)
+	damaged.ends = map[string]func(*store.Job) (*store.Job, error){
+		harp.MemberID(id, "web02", 1): func(*store.Job) (*store.Job, error) { return nil, store.ErrDamaged },
+		harp.MemberID(id, "web03", 1): func(*store.Job) (*store.Job, error) { return nil, harp.ErrNotFound },
+		harp.MemberID(id, "web04", 1): func(j *store.Job) (*store.Job, error) { // a life that it had before
+			older := *j
+			older.State = harp.StateRunning
+			return &older, nil
+		},
+	}
 	b := must[*harp.Batch](t)(sys.caller.Target("web*").Call(t.Context(), "count", countArgs{To: 20}, harp.JobID(id)))
 	ended(t, b, harp.BatchSucceeded, "")
 	damaged.isDamaged.Store(true)
@@ -281,13 +292,15 @@ func TestDamagedMemberHidesNoOther(t *testing.T) {
 			t.Errorf("of web01 %+v is told", r.Record)
 		}
 	}
-	for _, host := range []string{"web01", "web02", "web03"} {
+	for _, host := range []string{"web01", "web02", "web03", "web04", "web05"} {
 		if records[host] != 20 || ends[host].State == "" {
 			t.Errorf("of %s %d records and the end %+v are told", host, records[host], ends[host])
 		}
 	}
-	if got := ends["web02"]; got.State != harp.StateLost || !errors.Is(got.Err, harp.ErrLost) || !strings.Contains(got.Err.Error(), "damaged") {
-		t.Errorf("of web02 the end %+v is told", got)
+	for _, host := range []string{"web02", "web03", "web04"} {
+		if got := ends[host]; got.State != harp.StateLost || !errors.Is(got.Err, harp.ErrLost) || !strings.Contains(got.Err.Error(), "damaged") {
+			t.Errorf("of %s the end %+v is told", host, got)
+		}
 	}
 }
 

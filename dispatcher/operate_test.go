@@ -244,6 +244,7 @@ func TestADiskThatIsFullIsAMode(t *testing.T) {
 				host := sys.caller.Host("web01")
 				ends := must[*harp.Job](t)(host.Call(t.Context(), "gate", harp.Args{"name": "ends"}))
 				<-g.entered
+				synctest.Wait() // it is the one that is let go first
 				stops := must[*harp.Job](t)(host.Call(t.Context(), "gate", harp.Args{"name": "stops"}))
 				<-g.entered
 				synctest.Wait()

@@ -198,13 +198,10 @@ func (ws *watchers) notifyCounted(id string) {
 	}
 }
 
-// wakeAtEnd sends a channel a token when the job ends, or has ended as far as the watcher knows.
+// wakeAtEnd sends a channel a token when the job ends. Whoever then sees that it has not ended misses no end.
 func (w *watcher) wakeAtEnd(c chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.over {
-		wake.Signal(c)
-	}
 	w.wakes = append(w.wakes, c)
 }
 
