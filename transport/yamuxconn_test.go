@@ -242,7 +242,7 @@ func TestInspector(t *testing.T) {
 	} {
 		for _, size := range []int{1, 5, yamuxHeaderSize, 100, len(c.bytes)} {
 			conn := newYamuxConn(nil, c.opener)
-			conn.expected.Store(100 * yamuxHeaderSize)
+			conn.expected.Store(maxAhead)
 			i := conn.inspect
 			var err error
 			for b := c.bytes; len(b) > 0 && err == nil; b = b[min(size, len(b)):] {
