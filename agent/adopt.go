@@ -208,7 +208,7 @@ func (a *Agent) goOn(at *attempt) {
 // adopted is an attempt that another agent has started and that may run. The journal may not have it,
 // and leaves a tombstone when it is forgotten all the same.
 func (a *Agent) adopted(j *journal.Journal, h journal.Held, info journalInfo) *attempt {
-	at := newAttempt(a, key{job: h.Job, number: h.Attempt})
+	at := newAttempt(a, key{job: h.Job, number: h.Attempt}, new(expectation))
 	at.recall(j, h)
 	at.info = &CallInfo{
 		JobID: h.Job, Attempt: int(h.Attempt), Host: a.cfg.Name, Procedure: info.Procedure,

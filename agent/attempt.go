@@ -66,8 +66,7 @@ type attempt struct {
 
 // accept makes the attempt of a call that was found good.
 func accept(s *session, k key, c wire.Call, info *CallInfo, p *procedure, work task) *attempt {
-	at := newAttempt(s.agent, k)
-	at.expected = &p.expected
+	at := newAttempt(s.agent, k, &p.expected)
 	at.scope, at.fence, at.store, at.info, at.most, at.size, at.task = s.scope, c.Fence, s.store, info, p.most, len(c.Request), work
 	at.watch = watch{timeout: info.SilenceTimeout, maxExec: info.MaxExecTime, exceeded: at.stop}
 	at.ctx, at.cancel = context.WithCancelCause(withAttempt(s.base, at))
@@ -82,8 +81,8 @@ func accept(s *session, k key, c wire.Call, info *CallInfo, p *procedure, work t
 	return at
 }
 
-func newAttempt(a *Agent, k key) *attempt {
-	at := &attempt{agent: a, key: k, limits: a.cfg.Limits, expected: new(expectation)}
+func newAttempt(a *Agent, k key, of *expectation) *attempt {
+	at := &attempt{agent: a, key: k, limits: a.cfg.Limits, expected: of}
 	if k.origin == "" {
 		at.spool = newSpool(a.journal, k)
 	}

@@ -34,7 +34,7 @@ func (a *Agent) endGone() {
 		if h.State != journal.Started && h.State != journal.Stopping || infoOf(h).Ends == endsReboot {
 			continue
 		}
-		end := wire.End{Gone: true, Stopped: pastOf(h).Stopping, Started: &wire.Started{Time: h.Started.UnixNano()}, Records: h.Records}
+		end := &wire.End{Gone: true, Stopped: pastOf(h).Stopping, Started: &wire.Started{Time: h.Started.UnixNano()}, Records: h.Records}
 		_, _, _ = j.End(h.Key, journal.End{Body: encodeEnd(end, nil), Records: h.Records}) // it may have been forgotten just now
 	}
 	if err := j.Sync(); err != nil {

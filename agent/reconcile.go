@@ -124,7 +124,7 @@ func (a *Agent) hasForgotten(k key) bool {
 // recovered is an attempt of which nothing but the journal is left. Without an END
 // there it ended with its process.
 func recovered(a *Agent, k key, j *journal.Journal, h journal.Held) *attempt {
-	at := newAttempt(a, k)
+	at := newAttempt(a, k, new(expectation))
 	at.recall(j, h)
 	p := pastOf(h)
 	p.Phase = life.Gone
@@ -312,7 +312,7 @@ func (s *session) forgetJournalled(k journal.Key) {
 func reduce(j *journal.Journal, h journal.Held) error {
 	was := infoOf(h)
 	info := journalInfo{Store: was.Store, Procedure: was.Procedure, Reduced: true} // nothing of it is to be adopted
-	gone := wire.End{Gone: true, Started: &wire.Started{Time: h.Started.UnixNano()}}
+	gone := &wire.End{Gone: true, Started: &wire.Started{Time: h.Started.UnixNano()}}
 	return j.Reduce(h.Key, wire.Encode(info), encodeEnd(gone, nil))
 }
 
@@ -368,9 +368,9 @@ func (a *Agent) keepUnknown(k journal.Key, is stranger) {
 // under way any more. Nothing else makes room: what is not listed is taken for never started.
 // It reports whether there was one.
 func (a *Agent) makeRoom(err error) bool {
-	var full *journal.FullError
+	full, is := errors.AsType[*journal.FullError](err)
 	j := a.journal.current()
-	if !errors.As(err, &full) || full.Job != "" || j == nil {
+	if !is || full.Job != "" || j == nil {
 		return false
 	}
 	a.mu.Lock()

@@ -492,7 +492,7 @@ func TestManyAttemptsOpenABrokenJournalSeldom(t *testing.T) {
 			if err := s.agent.JournalStart(id); err != nil {
 				t.Fatal(err)
 			}
-			at := newAttempt(s.agent, key{job: id, number: 1})
+			at := newAttempt(s.agent, key{job: id, number: 1}, new(expectation))
 			at.life = life.Recall(life.Past{Phase: life.Running})
 			at.info, at.cancel = &CallInfo{JobID: id, Attempt: 1}, func(error) {}
 			at.journalled(s.agent.journal.current())

@@ -152,19 +152,16 @@ func (at *attempt) detach(r *sender) {
 // greet answers a CALL that was taken on: ACCEPTED with STARTED, STARTED alone in a
 // direct session, and nothing to RESUME, or where END follows.
 func (r *sender) greet(t transport.Type) bool {
+	if t == 0 {
+		return true
+	}
 	r.at.mu.Lock()
 	started := wire.Started{Time: r.at.life.Started(), Ran: int64(time.Since(r.at.started))}
 	r.at.mu.Unlock()
-	var body []byte
-	switch t {
-	case wire.TypeAccepted:
-		body = wire.Encode(wire.Accepted{Started: &started})
-	case wire.TypeStarted:
-		body = wire.Encode(started)
-	default:
-		return true
+	if t == wire.TypeAccepted {
+		return wire.Send(r.x, t, false, &wire.Accepted{Started: &started}) == nil
 	}
-	return r.x.Send(t, false, body) == nil
+	return wire.Send(r.x, t, false, &started) == nil
 }
 
 // sendLoop sends what there is to tell, each time what has gathered while the last
@@ -251,15 +248,13 @@ func (r *sender) send(m life.Message) error {
 	case r.session.direct:
 		return r.sendDirect(m.End)
 	}
-	return r.x.Send(wire.TypeEnd, true, wire.Encode(r.at.agent.withPosition(*m.End)))
+	end := r.at.agent.withPosition(*m.End)
+	return wire.Send(r.x, wire.TypeEnd, true, &end)
 }
 
 // sendDirect sends END in a direct session, where nobody acknowledges it.
 func (r *sender) sendDirect(end *wire.End) error {
-	body := wire.NewScratch()
-	defer body.Free()
-	body.B = wire.Append(body.B, &end)
-	err := r.x.Send(wire.TypeEnd, true, body.B)
+	err := wire.Send(r.x, wire.TypeEnd, true, end)
 	if err == nil {
 		r.at.settle()
 		r.quit()

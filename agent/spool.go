@@ -174,13 +174,13 @@ func (at *attempt) handRecords(j *journal.Journal, w *life.Write) (*journal.Comm
 // handEnd hands over END. Where there is no room for its value it goes without, unless it is to be
 // whole.
 func (at *attempt) handEnd(j *journal.Journal, w *life.Write) (c *journal.Commit, isBare bool, err error) {
-	end := journal.End{Body: encodeEnd(*w.End, w.Lacks), Records: w.End.Records}
+	end := journal.End{Body: encodeEnd(w.End, w.Lacks), Records: w.End.Records}
 	c, isBare, err = j.EndAfter(at.spool.key, w.After, end)
 	for at.agent.makeRoom(err) {
 		c, isBare, err = j.EndAfter(at.spool.key, w.After, end)
 	}
 	if errors.Is(err, journal.ErrFull) && !w.Whole {
-		end.Bare = encodeEnd(bare(*w.End), w.Lacks)
+		end.Bare = encodeEnd(bare(w.End), w.Lacks)
 		c, isBare, err = j.EndAfter(at.spool.key, w.After, end)
 	}
 	return c, isBare, err
@@ -192,19 +192,23 @@ type journalledEnd struct {
 	Lacks *life.Lacks `msgpack:"lacks,omitempty"`
 }
 
-func encodeEnd(end wire.End, lacks *life.Lacks) []byte {
-	return wire.Encode(journalledEnd{End: wire.Encode(end), Lacks: lacks})
+func encodeEnd(end *wire.End, lacks *life.Lacks) []byte {
+	body := wire.NewScratch()
+	defer body.Free()
+	body.B = wire.Append(body.B, end)
+	return wire.Encode(journalledEnd{End: body.B, Lacks: lacks})
 }
 
 // bare is END without its value, which fits whatever else there is no room for.
-func bare(end wire.End) wire.End {
+func bare(whole *wire.End) *wire.End {
+	end := *whole
 	if end.Failure != nil {
 		f := harp.FailureOf(end.Failure)
 		f.Message, f.Type, f.Data = text.Shorten(f.Message, 200, cutMark), text.Shorten(f.Type, 100, cutMark), nil
 		end.Failure = f.Err()
 	}
 	end.Value, end.Dropped = nil, true
-	return end
+	return &end
 }
 
 // rehand hands over what a journal that was closed did not take.

@@ -33,7 +33,7 @@ func newSpoolingOn(t *testing.T, disk *journal.Memory, fs journal.FS) *spooling 
 		t.Fatal(err)
 	}
 	k := key{job: harp.NewID(), number: 1}
-	at := newAttempt(a, k)
+	at := newAttempt(a, k, new(expectation))
 	at.info = &CallInfo{JobID: k.job, Attempt: 1}
 	at.life = life.Recall(life.Past{Phase: life.Running})
 	at.ctx, at.cancel = context.WithCancelCause(t.Context())

@@ -167,17 +167,20 @@ func appendStop(b []byte, s *Stop) []byte {
 
 // seal puts the checksums into the entries of b, which are a group at a position.
 func seal(b []byte, position int64) {
+	head := new(headBytes)
 	for off := 0; off < len(b); off += entryLen(b[off:]) {
 		e := b[off : off+entryLen(b[off:])]
 		binary.LittleEndian.PutUint32(e[4:], crc32.Checksum(e[entryHead:len(e)-1], castagnoli))
 		binary.LittleEndian.PutUint32(e[8:], uint32(off)) //nolint:gosec // a group fits in memory many times
-		binary.LittleEndian.PutUint32(e[12:], headSum(e, position+int64(off)))
+		binary.LittleEndian.PutUint32(e[12:], head.sum(e, position+int64(off)))
 	}
 }
 
-// headSum is the checksum of an entry's head.
-func headSum(b []byte, position int64) uint32 {
-	var p [20]byte
+// headBytes are what the checksum of an entry's head is made of.
+type headBytes [20]byte
+
+// sum is the checksum of the head of the entry at the start of b.
+func (p *headBytes) sum(b []byte, position int64) uint32 {
 	binary.LittleEndian.PutUint64(p[:], uint64(position))
 	copy(p[8:], b[:12])
 	return crc32.Checksum(p[:], castagnoli)
@@ -203,7 +206,7 @@ func unseal(b []byte, position int64) (body []byte, n int, err error) {
 	if len(b) < entryHead {
 		return nil, 0, errCut
 	}
-	if headSum(b, position) != binary.LittleEndian.Uint32(b[12:]) {
+	if new(headBytes).sum(b, position) != binary.LittleEndian.Uint32(b[12:]) {
 		return nil, 0, errSum
 	}
 	size := int64(binary.LittleEndian.Uint32(b)) + entrySize

@@ -111,10 +111,11 @@ func (a *Attempt) due() Write {
 
 // lacking are the records that the journal would not have if END were journalled now; nil: none.
 func (a *Attempt) lacking() *Lacks {
-	l := Lacks{First: max(a.spool.handed.Next, a.outbox.first), Next: a.outbox.next()}
-	if l.First >= l.Next {
+	first, next := max(a.spool.handed.Next, a.outbox.first), a.outbox.next()
+	if first >= next {
 		return nil
 	}
+	l := Lacks{First: first, Next: next}
 	for _, r := range a.outbox.held()[l.First-a.outbox.first:] {
 		l.Bytes += int64(len(r.Value)) + r.Truncated
 	}
