@@ -21,7 +21,7 @@ func TestAllocations(t *testing.T) {
 		end.Event.Value = harp.Value{1}
 		applied(t, s, end)
 	}
-	if n := testing.AllocsPerRun(200, job); n > 149 {
+	if n := testing.AllocsPerRun(200, job); n > 144 {
 		t.Errorf("a job takes %v allocations from its submission to its end", n)
 	}
 	j, next := started(t, s), 0

@@ -175,7 +175,16 @@ func (t *tx) write(key, value []byte) {
 	t.appendWrite(key, value)
 }
 
-// appendWrite writes under a key that no operation reads: an entry of an index.
+// appendEntry writes an entry of an index, which no operation reads. What it says, an id, takes the memory
+// behind its key.
+func (t *tx) appendEntry(key []byte, i id) {
+	end := len(key)
+	key = append(append(key, make([]byte, crcSize)...), i[:]...)
+	key, value := key[:end:end], key[end:]
+	binary.BigEndian.PutUint32(value, checksum(key, value[crcSize:]))
+	t.appendWrite(key, value)
+}
+
 func (t *tx) appendWrite(key, value []byte) {
 	t.wrote = true
 	t.writes = append(t.writes, Write{key, value})

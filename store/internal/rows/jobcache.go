@@ -121,6 +121,9 @@ func (c *jobCache) getShown(i id) *store.Job {
 	if j.Queue != nil {
 		return nil
 	}
+	if j.Batch == "" { // which is no id: an error would be made of it
+		return j
+	}
 	if of, isMember := parseID(j.Batch); isMember {
 		if _, cancelling := c.cancelling[of]; cancelling {
 			return nil

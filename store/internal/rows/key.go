@@ -180,10 +180,10 @@ func pieceKey(key []byte, piece int) []byte {
 	return binary.BigEndian.AppendUint32(appendText([]byte{prefixPiece}, string(key)), uint32(piece))
 }
 
-// indexKey is what the keys of one index begin with, with room for a place: a kind and
-// the value looked for.
+// indexKey is what the keys of one index begin with, with room for a place and for what an entry says: a kind
+// and the value looked for.
 func indexKey(kind byte, value ...string) []byte {
-	size := 2 + len(place{})
+	size := 2 + len(place{}) + crcSize + len(id{})
 	for _, v := range value {
 		size += 2 + len(v)
 	}

@@ -125,27 +125,24 @@ func (s *Store) isNew(t *tx, i id) (bool, error) {
 	if s.sched.Job(i) != nil {
 		return false, nil
 	}
+	// The tomb is looked for before the idempotency key, which may stand for another job by now.
 	key := i.key(prefixCall) // one for all that is looked up
-	for _, kind := range []byte{prefixCall, prefixLife} {
+	for _, kind := range []byte{prefixCall, prefixLife, prefixBatch, prefixTomb} {
 		key[0] = kind
 		value, err := t.getRaw(key)
-		if err != nil || value != nil {
+		switch {
+		case err != nil:
 			return false, err
+		case value == nil:
+			continue
+		case kind == prefixBatch:
+			err = failures.New("conflict", "job "+i.String()+" is a batch").Err()
+		case kind == prefixTomb:
+			err = prunedError(i)
 		}
-	}
-	key[0] = prefixBatch
-	batch, err := t.getRaw(key)
-	if err != nil {
 		return false, err
 	}
-	if batch != nil {
-		return false, failures.New("conflict", "job "+i.String()+" is a batch").Err()
-	}
-	gone, err := t.isPruned(i) // before its key is looked at, which may stand for another by now
-	if gone {
-		err = prunedError(i)
-	}
-	return err == nil, err
+	return true, nil
 }
 
 // resubmit answers a job that is there already.
@@ -186,7 +183,7 @@ func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, 
 	t.putLife(i, j, nil)
 	t.usage.grown += footprint(j)
 	for _, key := range entries(j) {
-		t.appendWrite(key, seal(key, i[:]))
+		t.appendEntry(key, i)
 	}
 	t.enterCohort(i, j)
 	t.emitSubmitted(i, j, now)
@@ -284,7 +281,7 @@ func (s *Store) putChange(t *tx, i id, before, after *store.Job, short []byte) e
 	t.noteMove(i, before.State, after)
 	if after.State.Ended() && !before.State.Ended() {
 		key := endedKey(after)
-		t.appendWrite(key, seal(key, i[:]))
+		t.appendEntry(key, i)
 		if after.Batch == "" { // else it is deleted with its batch
 			t.noteEnded(i, after)
 		}
