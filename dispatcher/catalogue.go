@@ -93,7 +93,7 @@ func (cs *catalogues) checkCall(ctx context.Context, c *catalogue, procedure str
 // in turns with others: all of them together keep one processor busy at most. Errors: *harp.FieldError, context.Cause.
 func (cs *catalogues) checkArgs(ctx context.Context, c *catalogue, at int, args harp.Value) error {
 	known, err := cs.schemas.Get(c.keys[at], c.docs[at])
-	if err != nil {
+	if err != nil || known.FitTypes(args) {
 		return nil //nolint:nilerr // said above
 	}
 	hasTurn := false

@@ -87,11 +87,14 @@ func (a *Args) Check(args harp.Value) error {
 	return err
 }
 
-// CheckPaced is Check that asks pace now and then, before it goes on, if it takes long. It returns pace's error.
+// FitTypes reports whether types are all that has to be looked at, and args have them. It never takes long.
+func (a *Args) FitTypes(args harp.Value) bool {
+	return len(args) == 0 && a.typesOnly.acceptsNone() || a.typesOnly.accepts(args)
+}
+
+// CheckPaced is Check, of args that do not [Args.FitTypes], which asks pace now and then, before it goes on, if it takes long. It
+// returns pace's error.
 func (a *Args) CheckPaced(args harp.Value, pace func() error) error {
-	if len(args) == 0 && a.typesOnly.acceptsNone() || a.typesOnly.accepts(args) {
-		return nil
-	}
 	_, err := a.bindValue(args, pace)
 	return err
 }
