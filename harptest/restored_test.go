@@ -226,6 +226,61 @@ func TestFollowersOfABatchMissNothingOverARestore(t *testing.T) {
 	})
 }
 
+// TestFollowersOfABatchMissNothingOverRestores: a store is restored a second time, from the same backup or an older one. Whoever has followed a
+// batch in the first one that was restored is told all that the second one has made of it.
+func TestFollowersOfABatchMissNothingOverRestores(t *testing.T) {
+	for name, second := range map[string]int{"same backup": 1, "older backup": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { restoreTwice(t, second) })
+		})
+	}
+}
+
+func restoreTwice(t *testing.T, second int) {
+	p := &player{t: t}
+	hosts := []string{"web01", "web02", "web03", "web04", "web05", "web06"}
+	sys := harptest.New(t, harptest.Options{Agents: hosts, Register: p.register, Dispatcher: dispatcher.Config{Heartbeat: time.Second}})
+	batch, err := sys.Caller().Target("web*").Call(t.Context(), procOnce, work{Time: 10 * time.Second}, harp.Parallel(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var backups [2]bytes.Buffer
+	for n := range backups {
+		time.Sleep(11 * time.Second)
+		if err := sys.Embedded().Backup(t.Context(), &backups[n]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restore := func(saved []byte) {
+		sys.CrashDispatcher()
+		sys.RestoreDispatcher(bytes.NewReader(saved))
+		sys.StartDispatcher()
+	}
+	restore(backups[1].Bytes())
+	next := uint64(0)
+	for r, err := range batch.Results(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next = r.Seq + 1; r.State == harp.StateLost { // the first that the restore has ended
+			break
+		}
+	}
+	restore(backups[second].Bytes())
+	told := map[string]harp.State{}
+	for r, err := range batch.Results(t.Context(), harp.Since(next)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		told[r.Host] = r.State
+	}
+	for n, host := range hosts {
+		if ended := second + 1; n >= ended && told[host] != harp.StateLost {
+			t.Errorf("the end on %s is told as %q", host, told[host])
+		}
+	}
+}
+
 // TestMembersAreThereBehindARestore: what a member of a batch came to that was under way when the backup was made is kept as late, as that
 // of any job is. Of a batch that was not in it, and is called again, none runs a second time.
 func TestMembersAreThereBehindARestore(t *testing.T) {

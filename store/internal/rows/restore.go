@@ -411,7 +411,7 @@ func isEmpty(e Engine) error {
 // and returns how many it lost. Those that their queue's mark has cancelled are that.
 func (s *Store) loseAll(at time.Time) (int, error) {
 	ctx := context.Background()
-	if err := s.skipNumbers(ctx); err != nil {
+	if err := s.skipNumbers(ctx, at); err != nil {
 		return 0, err
 	}
 	for more := true; more; {
@@ -453,17 +453,19 @@ func (s *Store) loseAll(at time.Time) (int, error) {
 	return lost, nil
 }
 
-// restoredNumbers is more than a batch's log has got since a backup.
+// restoredNumbers is more than a batch's log has got since a backup, where the clock is behind what it was.
 const restoredNumbers = 1 << 30
 
-// skipNumbers has what comes now get numbers in the logs of batches that nothing has had since the backup: whoever has followed
-// one goes on from there, and misses none of it.
-func (s *Store) skipNumbers(ctx context.Context) error {
+// skipNumbers has what comes now get numbers in the logs of batches that nothing has had since the backup, nor in another store that was
+// restored from one: whoever has followed one goes on from there, and misses none of it. They are microseconds: more of these pass
+// between two restores than a batch has hosts.
+func (s *Store) skipNumbers(ctx context.Context, at time.Time) error {
 	left := slices.Collect(maps.Values(s.batches))
 	for len(left) > 0 {
 		err := s.do(ctx, SpaceCritical, func(t *tx) error {
 			for ; len(left) > 0 && t.hasRoom(maxStep); left = left[1:] {
-				t.logEntry(left[0], store.BatchEntry{Kind: store.BatchGap, Count: restoredNumbers})
+				count := max(restoredNumbers, at.UnixMicro()-int64(left[0].log)) //nolint:gosec // numbers are fewer than that
+				t.logEntry(left[0], store.BatchEntry{Kind: store.BatchGap, Count: int(count)})
 			}
 			return nil
 		})
