@@ -49,20 +49,9 @@ hosts are looked up each time it is used. See harp help targets.`
 }
 
 func (c *cli) groupListCommand() *cobra.Command {
-	var watch bool
-	cmd := &cobra.Command{
-		Use:         "ls",
-		Short:       "List groups",
-		Args:        cobra.NoArgs,
-		Annotations: lists(),
-		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
-			return showList(ctx, c, watch, c.groupListing(), func(ctx context.Context) ([]harp.Group, bool, error) {
-				return firstOf(caller.Groups().List(ctx), 0)
-			})
-		}),
-	}
-	bindWatch(cmd, &watch)
-	return cmd
+	return listCommand(c, "List groups", c.groupListing, func(ctx context.Context, caller *harp.Caller) iter.Seq2[harp.Group, error] {
+		return caller.Groups().List(ctx)
+	})
 }
 
 // groupListing is a list of groups as it is printed.

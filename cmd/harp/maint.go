@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -168,20 +169,9 @@ func (c *cli) endGlobal(ctx context.Context, caller *harp.Caller, dry bool) erro
 }
 
 func (c *cli) maintListCommand() *cobra.Command {
-	var watch bool
-	cmd := &cobra.Command{
-		Use:         "ls",
-		Short:       "List windows",
-		Args:        cobra.NoArgs,
-		Annotations: lists(),
-		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
-			return showList(ctx, c, watch, c.windowListing(), func(ctx context.Context) ([]harp.WindowStatus, bool, error) {
-				return firstOf(caller.Maintenance().List(ctx), 0)
-			})
-		}),
-	}
-	bindWatch(cmd, &watch)
-	return cmd
+	return listCommand(c, "List windows", c.windowListing, func(ctx context.Context, caller *harp.Caller) iter.Seq2[harp.WindowStatus, error] {
+		return caller.Maintenance().List(ctx)
+	})
 }
 
 // windowListing is a list of windows as it is printed.

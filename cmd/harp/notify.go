@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -69,20 +70,9 @@ func notifiedText(s harp.NotificationStatus) string {
 }
 
 func (c *cli) notifyListCommand() *cobra.Command {
-	var watch bool
-	cmd := &cobra.Command{
-		Use:         "ls",
-		Short:       "List notifications",
-		Args:        cobra.NoArgs,
-		Annotations: lists(),
-		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
-			return showList(ctx, c, watch, notificationListing(), func(ctx context.Context) ([]harp.NotificationStatus, bool, error) {
-				return firstOf(caller.Notifications().List(ctx), 0)
-			})
-		}),
-	}
-	bindWatch(cmd, &watch)
-	return cmd
+	return listCommand(c, "List notifications", notificationListing, func(ctx context.Context, caller *harp.Caller) iter.Seq2[harp.NotificationStatus, error] {
+		return caller.Notifications().List(ctx)
+	})
 }
 
 // notificationListing is a list of notifications as it is printed.

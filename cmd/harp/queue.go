@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 
@@ -123,20 +124,9 @@ func (c *cli) queueSetCommand(dry *bool) *cobra.Command {
 }
 
 func (c *cli) queueListCommand() *cobra.Command {
-	var watch bool
-	cmd := &cobra.Command{
-		Use:         "ls",
-		Short:       "List queues",
-		Args:        cobra.NoArgs,
-		Annotations: lists(),
-		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
-			return showList(ctx, c, watch, c.queueListing(), func(ctx context.Context) ([]harp.QueueStatus, bool, error) {
-				return firstOf(caller.Queues().List(ctx), 0)
-			})
-		}),
-	}
-	bindWatch(cmd, &watch)
-	return cmd
+	return listCommand(c, "List queues", c.queueListing, func(ctx context.Context, caller *harp.Caller) iter.Seq2[harp.QueueStatus, error] {
+		return caller.Queues().List(ctx)
+	})
 }
 
 // queueListing is a list of queues as it is printed.

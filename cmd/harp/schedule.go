@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -46,20 +47,9 @@ func scheduleWords(ctx context.Context, caller *harp.Caller, _ []string, _ strin
 }
 
 func (c *cli) scheduleListCommand() *cobra.Command {
-	var watch bool
-	cmd := &cobra.Command{
-		Use:         "ls",
-		Short:       "List schedules",
-		Args:        cobra.NoArgs,
-		Annotations: lists(),
-		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
-			return showList(ctx, c, watch, c.scheduleListing(), func(ctx context.Context) ([]harp.ScheduleStatus, bool, error) {
-				return firstOf(caller.Schedules().List(ctx), 0)
-			})
-		}),
-	}
-	bindWatch(cmd, &watch)
-	return cmd
+	return listCommand(c, "List schedules", c.scheduleListing, func(ctx context.Context, caller *harp.Caller) iter.Seq2[harp.ScheduleStatus, error] {
+		return caller.Schedules().List(ctx)
+	})
 }
 
 // scheduleListing is a list of schedules as it is printed.

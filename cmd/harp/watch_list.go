@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +23,24 @@ const watchEvery = 2 * time.Second
 // bindWatch adds the flag with which a list is printed again and again.
 func bindWatch(cmd *cobra.Command, watch *bool) {
 	cmd.Flags().BoolVarP(watch, "watch", "w", false, "repaint the list every 2 s until Ctrl-C; off a terminal, and with jsonl and id, print only changes")
+}
+
+// listCommand is the command that lists all of a kind.
+func listCommand[T any](c *cli, short string, l func() listing[T], all func(context.Context, *harp.Caller) iter.Seq2[T, error]) *cobra.Command {
+	var watch bool
+	cmd := &cobra.Command{
+		Use:         "ls",
+		Short:       short,
+		Args:        cobra.NoArgs,
+		Annotations: lists(),
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
+			return showList(ctx, c, watch, l(), func(ctx context.Context) ([]T, bool, error) {
+				return firstOf(all(ctx, caller), 0)
+			})
+		}),
+	}
+	bindWatch(cmd, &watch)
+	return cmd
 }
 
 // showList prints the list that find returns, which also says whether there are more: once or, if it is
