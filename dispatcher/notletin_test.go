@@ -29,6 +29,25 @@ type ungrantedStream struct{ transport.Stream }
 
 func (ungrantedStream) WriteWithin([]byte, time.Duration) error { return nil }
 
+// slow is a connection over which a long body takes a minute, as its agent lets one in after the other.
+type slow struct{ transport.Link }
+
+func (l slow) Streams(window int) transport.Mux { return slowMux{l.Link.Streams(window)} }
+
+type slowMux struct{ transport.Mux }
+
+func (m slowMux) Opened() (transport.Stream, bool, error) {
+	st, ok, err := m.Mux.Opened()
+	return slowStream{st}, ok, err
+}
+
+type slowStream struct{ transport.Stream }
+
+func (s slowStream) WriteWithin(p []byte, within time.Duration) error {
+	time.Sleep(time.Minute)
+	return s.Stream.WriteWithin(p, within)
+}
+
 // notLettingIn connects the agent of a host that lets no call with long arguments in, and is well otherwise.
 func (s *system) notLettingIn(t *testing.T, host string) *rawAgent {
 	t.Helper()
@@ -91,6 +110,32 @@ func TestACallThatIsNotLetInIsNotAnswered(t *testing.T) {
 		synctest.Wait()
 		if a.tr.Err() == nil {
 			t.Error("the session goes on")
+		}
+	})
+}
+
+// TestCallsOverASlowLine: of many calls that are sent at once the last have as long as those before them take, though these are
+// answered meanwhile.
+func TestCallsOverASlowLine(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		const calls, size = 15, 1 << 20 // at twice the rate at which a line is slow
+		addr, tc, dial := sys.net.dial("dispatcher", "web01", transport.RoleAgent)
+		nc := slow{must[net.Conn](t)(dial(t.Context(), addr)).(transport.Link)}
+		a := must[*rawAgent](t)(sys.greetOn(t.Context(), nc, tc, wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}))
+		asked := a.exchanges(t)
+		alive(a)
+		for range calls {
+			must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", harp.Args{"a": make([]byte, size-100)}, unlimited...))
+		}
+		for i := range calls {
+			select {
+			case m := <-asked:
+				m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+				m.sendFrame(t, wire.TypeEnd, true, wire.End{})
+				close(m.over)
+			case <-a.tr.Done():
+				t.Fatalf("after %d calls the session ended: %v", i, a.tr.Err())
+			}
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -27,7 +26,8 @@ const (
 type progress struct {
 	mu     sync.Mutex // guards what follows
 	called time.Time  // CALL was written, or, while it is not, began to be, behind
-	ahead  int64      // so many bytes of calls that were not answered, it among them; 0: it is not written
+	ahead  int64      // so many bytes of calls that were not answered, it among them, at most
+	wrote  bool       // CALL was written
 	size   int64      // of CALL; 0: its start is known, or that there is none
 	begun  time.Time  // the procedure
 	asked  time.Time  // to stop; or its agent says that it stops, or that it is over
@@ -42,8 +42,7 @@ func (a *attempt) noteCalling(size int) {
 	p := &a.progress
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.called, p.size = time.Now(), int64(size)
-	a.s.unanswered.Add(int64(size))
+	p.called, p.size, p.ahead = time.Now(), int64(size), a.s.unanswered.Add(int64(size))
 }
 
 // noteCalled notes that CALL was written.
@@ -51,7 +50,7 @@ func (a *attempt) noteCalled() {
 	p := &a.progress
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.called, p.ahead = time.Now(), a.s.unanswered.Load()
+	p.called, p.ahead, p.wrote = time.Now(), a.s.unanswered.Load(), true
 }
 
 // noteAnswered notes that the call, if it was one, is answered, or will not be.
@@ -99,7 +98,7 @@ func (p *progress) noteBusy(busy bool) {
 }
 
 // isUnanswered reports whether it should be known by now whether a call has started. Until since the answer
-// could not be taken; while CALL is being written, so many bytes of calls may share the line with it.
+// could not be taken; while CALL is being written, others that begin to be share the line with it.
 func (p *progress) isUnanswered(since time.Time, unanswered int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +109,10 @@ func (p *progress) isUnanswered(since time.Time, unanswered int64) bool {
 	if since.After(from) {
 		from = since
 	}
-	return time.Since(from) > answerTime+time.Duration(cmp.Or(p.ahead, unanswered)/slowLine)*time.Second
+	if !p.wrote {
+		p.ahead = max(p.ahead, unanswered) // it becomes less as those before it are answered, for which it has waited
+	}
+	return time.Since(from) > answerTime+time.Duration(p.ahead/slowLine)*time.Second
 }
 
 // markOverdue reports, once, whether an end was owed before a time, by its limits or as it was asked for. Where
