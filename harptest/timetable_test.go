@@ -428,7 +428,7 @@ func TestScheduleRestoredInAPause(t *testing.T) {
 		w.fired(1, 2, 3, 4, 5, 6)
 		w.wrote("backfill missed restored 2-4", "skipped paused 2-4", "missed restored 5-6", "skipped paused 7-7")
 		page, err := w.sys.Caller().EventsPage(w.Context(), harp.EventFilter{After: harp.EventsFromStart, Types: []string{"schedule.missed"}}, false)
-		if w.must(err); len(page.Events) != 2 || page.Events[0].Schedule != "s" || page.Events[0].Reason != harp.TimeRestored {
+		if w.must(err); len(page.Events) != 2 || page.Events[0].Schedule != "s" || page.Events[0].Reason != harp.TimeRestored || page.Events[0].Procedure != "work" {
 			w.Errorf("the events are %+v", page.Events)
 		}
 	})

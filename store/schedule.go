@@ -40,6 +40,7 @@ type ScheduleRun struct {
 func (s ScheduleState) Clone() ScheduleState {
 	s.Runs = slices.Clone(s.Runs)
 	s.Pauses, s.Skips, s.Backfill = slices.Clone(s.Pauses), slices.Clone(s.Skips), slices.Clone(s.Backfill)
+	s.Lost = slices.Clone(s.Lost)
 	s.Ends, s.Waits = slices.Clone(s.Ends), slices.Clone(s.Waits)
 	return s
 }
@@ -89,7 +90,7 @@ type ScheduleStep struct {
 	Document []byte              // nil: stays as it is
 	State    ScheduleState       // after it
 	Delete   bool                // the schedule, whose ledger and batches stay; State counts for nothing
-	Entry    *harp.LedgerEntry   // takes the place of the one of the same kind and first time, but of a manual run, and of another After; nil: none
+	Entry    *harp.LedgerEntry   // takes the place of the one of the same kind and first time, but of a manual run, of another After, and of several times of a backfill; nil: none
 	Entries  []*harp.LedgerEntry // likewise, others
 	Batch    *BatchSubmission    // that it fires; nil: none
 	Events   []harp.Event

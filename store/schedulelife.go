@@ -27,6 +27,7 @@ type ScheduleLife struct {
 	Skips    []time.Time     `msgpack:"skips,omitempty"`    // nominal times to come that are in the ledger already, skipped by hand
 	Backfill []time.Time     `msgpack:"backfill,omitempty"` // nominal times of the past that are to fire once more, the oldest first
 	Restored time.Time       `msgpack:"restored,omitempty"` // nobody knows what fired until then, since the backup was made
+	Lost     []time.Time     `msgpack:"lost,omitempty"`     // what was left of a backfill as the backup was made, and is not told yet
 	Failures int             `msgpack:"failures,omitempty"` // runs in a row that did not succeed
 
 	Run       LedgerRun `msgpack:"run,omitempty"`        // the last entry since a time fired, which another time may extend
@@ -144,6 +145,9 @@ const maxCounted = 10_000
 // it settles all that is due, each nominal time once, and then says when the next one is. Nothing before Through is
 // looked at again, however the clock is set. About ends of runs that the schedule comes after it decides alike: see nextEnd.
 func (l ScheduleLife) Next(r ScheduleRules, times ScheduleTimes, at ScheduleSight) ScheduleDecision {
+	if len(l.Lost) > 0 {
+		return l.settleLost()
+	}
 	if !l.Waiting.IsZero() {
 		if d, decided := l.nextWaiting(r, times, at); decided {
 			return d
@@ -478,8 +482,8 @@ func (l ScheduleLife) AskBackfill(nominals []time.Time) (ScheduleLife, error) {
 	switch n := len(nominals); {
 	case n == 0:
 		return l, nil
-	case len(l.Backfill) > 0:
-		return l, fmt.Errorf("%w: an earlier backfill has %d times left", ErrIllegal, len(l.Backfill))
+	case len(l.Backfill)+len(l.Lost) > 0:
+		return l, fmt.Errorf("%w: an earlier backfill has %d times left", ErrIllegal, len(l.Backfill)+len(l.Lost))
 	case n > harp.MaxBackfill:
 		return l, fmt.Errorf("%w: a backfill of more than %d times", ErrIllegal, harp.MaxBackfill)
 	case nominals[n-1].After(l.Through) || slices.ContainsFunc(nominals, l.Waiting.Equal):
@@ -492,8 +496,22 @@ func (l ScheduleLife) AskBackfill(nominals []time.Time) (ScheduleLife, error) {
 // Restore returns the life of a schedule that was restored from a backup: no time until then fires, and none of the past is made up for, as
 // it may have fired since the backup was made.
 func (l ScheduleLife) Restore(at time.Time) ScheduleLife {
-	l.Restored, l.Backfill = at, nil
+	l.Restored, l.Lost, l.Backfill = at, slices.Concat(l.Lost, l.Backfill), nil
 	return l
+}
+
+// settleLost decides about what was left of a backfill as the backup was made: it may have fired since.
+func (l ScheduleLife) settleLost() ScheduleDecision {
+	d := settleBackfill(l, l.Lost, harp.TimeMissed, harp.TimeRestored, "")
+	d.Life.Lost = nil
+	return d
+}
+
+// settleBackfill decides about all that is left of a backfill together.
+func settleBackfill(l ScheduleLife, left []time.Time, outcome harp.TimeOutcome, reason, detail string) ScheduleDecision {
+	d := ScheduleDecision{Kind: DecideSettle, Life: l, Fires: FireBackfill, Entry: oneTime(outcome, reason, detail, left[0])}
+	d.Entry.To, d.Entry.Count = left[len(left)-1], len(left)
+	return d
 }
 
 // NextBackfill decides about the oldest time of the past that is to fire once more: it does when no batch is running and the schedule is
@@ -545,15 +563,18 @@ func (l ScheduleLife) Change(r, next ScheduleRules, before, after ScheduleTimes,
 // is about one of them, of times about all in a row, and is asked with the life of the one before; DecideWait: nothing is left.
 func (l ScheduleLife) Abandon(times ScheduleTimes, now time.Time) ScheduleDecision {
 	const why = "the schedule was deleted"
+	if len(l.Lost) > 0 {
+		return l.settleLost()
+	}
 	if !l.Waiting.IsZero() {
 		return l.settleWaiting(harp.TimeSkipped, harp.TimeByHand, why)
 	}
 	if len(l.Ends) > 0 {
 		return l.without(0).settleEnds(l.Ends[:1], harp.TimeSkipped, harp.TimeByHand, why)
 	}
-	if n := len(l.Backfill); n > 0 {
-		d := ScheduleDecision{Kind: DecideSettle, Life: l, Fires: FireBackfill, Entry: oneTime(harp.TimeSkipped, harp.TimeByHand, why, l.Backfill[0])}
-		d.Entry.To, d.Entry.Count, d.Life.Backfill = l.Backfill[n-1], n, nil
+	if len(l.Backfill) > 0 {
+		d := settleBackfill(l, l.Backfill, harp.TimeSkipped, harp.TimeByHand, why)
+		d.Life.Backfill = nil
 		return d
 	}
 	t, ok := times.Next(l.Through)

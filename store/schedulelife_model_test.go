@@ -29,6 +29,7 @@ type scheduleWorld struct {
 	ledger  map[int]store.LedgerRun // by From
 	byHand  map[int]bool
 	again   []int    // of the past, which are to fire once more
+	lost    []int    // those that were left as the backup was made
 	pauses  [][2]int // the end is far for one that is open
 	paused  int      // by the last one until then, if nobody ended it
 	history []string
@@ -106,6 +107,10 @@ func (w *scheduleWorld) settle(t testing.TB, fails func() bool) {
 			}
 		}
 		if fails() {
+			continue
+		}
+		if d.Fires == store.FireBackfill && d.Kind == store.DecideSettle {
+			w.checkLost(t, d)
 			continue
 		}
 		if d.Fires == store.FireBackfill {
@@ -235,6 +240,21 @@ func (w *scheduleWorld) checkBackfill(t testing.TB, d store.ScheduleDecision) {
 	w.life = d.Life
 }
 
+// checkLost: what was left of a backfill as the backup was made is told once, together.
+func (w *scheduleWorld) checkLost(t testing.TB, d store.ScheduleDecision) {
+	t.Helper()
+	want := store.LedgerRun{Outcome: harp.TimeMissed, Reason: harp.TimeRestored, Count: len(w.lost)}
+	if want.Count > 0 {
+		want.From, want.To = tick(w.lost[0]), tick(w.lost[len(w.lost)-1])
+	}
+	if d.Entry != want {
+		w.fail(t, "of a backfill before a restore %v is to be told, and %+v", w.lost, d)
+	}
+	w.lost = nil
+	w.moves(t, d.Life)
+	w.life = d.Life
+}
+
 // moves checks that a life has settled no time.
 func (w *scheduleWorld) moves(t testing.TB, next store.ScheduleLife) {
 	t.Helper()
@@ -245,6 +265,9 @@ func (w *scheduleWorld) moves(t testing.TB, next store.ScheduleLife) {
 
 func (w *scheduleWorld) checkNoBackfill(t testing.TB) {
 	t.Helper()
+	if len(w.lost) > 0 {
+		w.fail(t, "%v were left before a restore, and are not told", w.lost)
+	}
 	if len(w.again) > 0 && w.running == "" && w.now >= w.paused {
 		w.fail(t, "%v of the past are to fire", w.again)
 	}
@@ -366,7 +389,7 @@ var scheduleEvents = []struct {
 	{"full", func(_ testing.TB, w *scheduleWorld) { w.now += 5; w.full = w.now }, false},
 	{"restore", func(_ testing.TB, w *scheduleWorld) {
 		w.now += 3
-		w.running, w.awake, w.restore, w.again = "", w.now, w.now, nil
+		w.running, w.awake, w.restore, w.lost, w.again = "", w.now, w.now, w.again, nil
 		w.life = w.life.Restore(tick(w.now))
 	}, false},
 	{"trigger", func(t testing.TB, w *scheduleWorld) { w.trigger(t, false) }, false},

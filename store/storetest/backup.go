@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,7 +42,7 @@ type backupRule struct {
 }
 
 var backing = []backupRule{
-	{"backup/schedule", "a restored schedule is where it was, with its ledger, and knows when it was restored: what fired since the backup nobody knows, not of a backfill either, and nothing of the past is made up for", func(w *restorer) {
+	{"backup/schedule", "a restored schedule is where it was, with its ledger, and knows when it was restored, and what was left of its backfill: what fired since the backup nobody knows, and nothing of the past is made up for", func(w *restorer) {
 		w.put("s", minute(0))
 		w.step(w.firing(w.schedule("s"), minute(1), "h"))
 		state := w.schedule("s").ScheduleState
@@ -52,10 +53,10 @@ var backing = []backupRule{
 		w.pass(time.Hour)
 		from := w.restored(backup)
 		got := from.schedule("s")
-		if string(got.Document) != "document of s" || !got.Through.Equal(minute(1)) || !got.Restored.Equal(from.now) || got.Backfill != nil || len(got.Runs) != 1 {
+		if string(got.Document) != "document of s" || !got.Through.Equal(minute(1)) || !got.Restored.Equal(from.now) || got.Backfill != nil || !slices.Equal(got.Lost, state.Backfill) || len(got.Runs) != 1 {
 			w.Fatalf("it is %+v", got)
 		}
-		from.wantLedger(harp.LedgerFilter{}, "s fired 1-1 1", "s missedrestored -1--1 1")
+		from.wantLedger(harp.LedgerFilter{}, "s fired 1-1 1")
 		if b, err := from.st.Batch(w.ctx(), got.LastBatch); err != nil || !b.State.Ended() {
 			w.Fatalf("its batch is %+v, %v", b, err)
 		}

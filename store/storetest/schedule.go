@@ -139,7 +139,7 @@ var scheduling = []rule{
 		state := store.ScheduleState{
 			Version: 7, LastBatch: w.id(), BackfillBy: caller, Runs: []store.ScheduleRun{{Batch: w.id(), Since: minute(1), Fires: store.FireBackfill, Late: true}},
 			ScheduleLife: store.ScheduleLife{
-				Through: minute(9), Waiting: minute(8), Skips: []time.Time{minute(10)}, Backfill: []time.Time{minute(1), minute(2)}, Restored: minute(4), Failures: 2,
+				Through: minute(9), Waiting: minute(8), Skips: []time.Time{minute(10)}, Backfill: []time.Time{minute(1), minute(2)}, Restored: minute(4), Lost: []time.Time{minute(3)}, Failures: 2,
 				Pauses:    []store.SchedulePause{{By: caller, Reason: "disks", Since: minute(5), Until: minute(6), Over: true}},
 				Run:       store.LedgerRun{Outcome: harp.TimeSkipped, Reason: "overlap", Detail: "d", From: minute(1), To: minute(3), Count: 3, AtLeast: true},
 				WaitedRun: store.LedgerRun{Outcome: harp.TimeMissed, Reason: "catch_up", From: minute(2), To: minute(2), Count: 1},
@@ -386,6 +386,28 @@ var scheduling = []rule{
 			got[string(e.Kind)+e.After] = e.Reason
 		}
 		if want := map[string]string{"after" + one: "2", "after" + other: "1", "time": "time"}; !maps.Equal(got, want) {
+			w.Fatalf("the entries are %v, want %v", got, want)
+		}
+	}},
+	{"schedule/ledger/backfill", "an entry of several times of a backfill stays as it is when the first of them is backfilled again", func(w *world) {
+		w.put("s", minute(0))
+		unfired := func(count int) {
+			step := w.settling(w.schedule("s"), "by_hand", minute(1), minute(count), count)
+			step.State.Through, step.Entry.Kind = minute(9), harp.LedgerBackfill
+			w.step(step)
+			w.pass(time.Second)
+		}
+		unfired(3)
+		unfired(2)
+		unfired(1)
+		step := w.firing(w.schedule("s"), minute(1), "h")
+		step.State.Through, step.Entry.Kind = minute(9), harp.LedgerBackfill
+		w.step(step)
+		got := map[string]int{}
+		for _, e := range w.told(harp.LedgerFilter{Schedule: "s"}) {
+			got[fmt.Sprintf("%s %s %d", e.Kind, e.Outcome, e.Count)]++
+		}
+		if want := map[string]int{"backfill skipped 3": 1, "backfill skipped 2": 1, "backfill fired 1": 1}; !maps.Equal(got, want) {
 			w.Fatalf("the entries are %v, want %v", got, want)
 		}
 	}},

@@ -152,7 +152,7 @@ func TestRowsGolden(t *testing.T) {
 	state := store.ScheduleState{
 		Version: 1, LastBatch: "b", BackfillBy: j.Principal, Runs: []store.ScheduleRun{{Batch: "b", Since: noon, Fires: store.FireBackfill, Late: true}},
 		ScheduleLife: store.ScheduleLife{
-			Through: noon, Waiting: noon, Skips: []time.Time{noon}, Backfill: []time.Time{noon}, Restored: noon, Failures: 1,
+			Through: noon, Waiting: noon, Skips: []time.Time{noon}, Backfill: []time.Time{noon}, Restored: noon, Lost: []time.Time{noon}, Failures: 1,
 			Pauses:    []store.SchedulePause{{By: j.Principal, Reason: "r", Since: noon, Until: noon, Over: true}},
 			Run:       store.LedgerRun{Outcome: harp.TimeSkipped, Reason: "r", Detail: "d", From: noon, To: noon, Count: 2, AtLeast: true},
 			WaitedRun: store.LedgerRun{Outcome: harp.TimeMissed, From: noon, To: noon, Count: 1},
@@ -165,10 +165,11 @@ func TestRowsGolden(t *testing.T) {
 		Batch: j.ID, By: j.Principal, Err: j.Failure.Err(),
 	})
 	show("ledger", encode(entry))
-	key := ledgerKey("s", entry.From, entry.Kind, entry.Batch)
+	key := entry.keyOf("s")
 	after := newLedgerRow(&harp.LedgerEntry{Kind: harp.LedgerAfter, Outcome: harp.TimeSkipped, From: noon, To: noon, Count: 1, At: noon, After: j.ID})
 	show("ledger", encode(after))
-	for _, key := range [][]byte{scheduleKey("s"), key, ledgerEntryKey(key), after.keyOf("s")} {
+	left := newLedgerRow(&harp.LedgerEntry{Kind: harp.LedgerBackfill, From: noon, To: noon, Count: 2, At: noon})
+	for _, key := range [][]byte{scheduleKey("s"), key, ledgerEntryKey(key), after.keyOf("s"), left.keyOf("s")} {
 		show("key", key)
 	}
 	isGolden(t, "testdata/rows.golden", b.String())

@@ -88,22 +88,25 @@ func appendTime(k []byte, nanos int64) []byte {
 	return binary.BigEndian.AppendUint64(k, uint64(nanos)^1<<63)
 }
 
-// ledgerKey is the key of an entry. Of a time, and of a backfill of it, there is one. Those of manual runs, and of ends, which may be
-// at one time, are told apart by a batch: the one that was made, and the one that ended.
-func ledgerKey(schedule string, from int64, kind harp.LedgerKind, batch []byte) []byte {
-	k := append(appendTime(ledgerOf(schedule), from), kind[:1]...)
-	if kind == harp.LedgerManual || kind == harp.LedgerAfter {
-		k = append(k, batch...)
-	}
-	return k
+// ledgerKey is the key of the entry of a time, or of a backfill of one, and what the keys of other entries begin with.
+func ledgerKey(schedule string, from int64, kind harp.LedgerKind) []byte {
+	return append(appendTime(ledgerOf(schedule), from), kind[:1]...)
 }
 
-// keyOf is the key of the entry in a ledger.
+// keyOf is the key of the entry in a ledger. Of a time, and of a backfill of it, there is one. Those of manual runs, and of ends, which may be
+// at one time, are told apart by a batch: the one that was made, and the one that ended; those of several times of backfills, which may begin
+// with one time, by when they were written.
 func (r *ledgerRow) keyOf(schedule string) []byte {
-	if r.Kind == harp.LedgerAfter {
-		return ledgerKey(schedule, r.From, r.Kind, r.After)
+	k := ledgerKey(schedule, r.From, r.Kind)
+	switch {
+	case r.Kind == harp.LedgerManual:
+		return append(k, r.Batch...)
+	case r.Kind == harp.LedgerAfter:
+		return append(k, r.After...)
+	case r.Kind == harp.LedgerBackfill && r.Count > 1:
+		return appendTime(k, r.At)
 	}
-	return ledgerKey(schedule, r.From, r.Kind, r.Batch)
+	return k
 }
 
 // ledgerEntryKey is the key of the index entry by the first time of an entry with this key.
@@ -126,7 +129,7 @@ func (t *tx) checkEntry(schedule string, e *ledgerRow) error {
 	}
 	for _, kind := range []harp.LedgerKind{harp.LedgerTime, harp.LedgerBackfill} {
 		var is ledgerRow
-		found, err := read(t, ledgerKey(schedule, e.From, kind, nil), &is)
+		found, err := read(t, ledgerKey(schedule, e.From, kind), &is)
 		if err != nil {
 			return err
 		}

@@ -284,9 +284,6 @@ func (s *Store) restoreSchedules(ctx context.Context, at time.Time) error {
 				case err != nil || !found:
 					return err
 				}
-				if err := t.tellBackfill(string(after[1:]), &row, at); err != nil {
-					return err
-				}
 				row.ScheduleLife = row.Restore(fromNanos(nanos(at)))
 				row.Revision++
 				t.put(after, encode(row))
@@ -297,21 +294,4 @@ func (s *Store) restoreSchedules(ctx context.Context, at time.Time) error {
 			return err
 		}
 	}
-}
-
-// tellBackfill writes what becomes of what is left of a backfill in a store that is restored: it may have fired since the backup was made.
-func (t *tx) tellBackfill(name string, row *store.Schedule, at time.Time) error {
-	n := len(row.Backfill)
-	if n == 0 {
-		return nil
-	}
-	entry := newLedgerRow(&harp.LedgerEntry{
-		Kind: harp.LedgerBackfill, Outcome: harp.TimeMissed, Reason: harp.TimeRestored, From: row.Backfill[0], To: row.Backfill[n-1], Count: n, At: at, By: row.BackfillBy,
-	})
-	if err := t.checkEntry(name, entry); err != nil {
-		return err
-	}
-	t.putEntry(name, entry)
-	t.emit(eventRow{At: nanos(at), Type: harp.EventScheduleMissed, Schedule: name, Reason: harp.TimeRestored})
-	return nil
 }

@@ -87,7 +87,7 @@ func TestDamagedLedger(t *testing.T) {
 		at := noon.Add(time.Duration(n) * time.Hour)
 		is = stepped(t, s, store.ScheduleStep{Name: "s", Revision: is.Revision, Entry: firedAt(at)})
 	}
-	e.damage(s, ledgerKey("s", nanos(noon), harp.LedgerTime, nil))
+	e.damage(s, ledgerKey("s", nanos(noon), harp.LedgerTime))
 	for _, f := range []harp.LedgerFilter{{}, {Schedule: "s"}} {
 		page, err := s.ScheduleLedger(t.Context(), f, "")
 		if err != nil || len(page.Items) != 2 {
