@@ -76,14 +76,11 @@ func (t *tx) classRows() (out []Write) {
 	return out
 }
 
-// classOf is the class of what ends now, made if there is none of its rule as that is; nil: no rule fits.
-func (s *Store) classOf(t *tx, e store.Ending) *store.RetentionClass {
-	rule, fits := store.FindRule(s.rules, e)
-	if !fits {
-		return nil
-	}
+// classOf is the class of what ends now under a rule, made if there is none of it as that is. What is counted there has been read before, as this
+// writes.
+func (s *Store) classOf(t *tx, rule *harp.RetentionRule) *store.RetentionClass {
 	for _, c := range s.classes {
-		if c.IsOf(&rule) {
+		if c.IsOf(rule) {
 			return c
 		}
 	}
@@ -106,11 +103,28 @@ func (s *Store) classify(t *tx, i id, before, j *store.Job, short []byte) error 
 	case j.Batch != "":
 		return s.countLate(t, i, before, j, short)
 	case ends:
-		if c := s.classOf(t, store.Ending{State: j.State, Procedure: j.Procedure, Schedule: j.Schedule, Labels: j.Labels}); c != nil {
-			j.Class = c.No
-		}
+		return s.enterClass(t, i, j, short)
 	}
 	return s.countInClass(t, i, j, short)
+}
+
+// enterClass puts a job that ends into its class. Errors: the engine's, with nothing written.
+func (s *Store) enterClass(t *tx, i id, j *store.Job, short []byte) error {
+	rule, fits := store.FindRule(s.rules, store.Ending{State: j.State, Procedure: j.Procedure, Schedule: j.Schedule, Labels: j.Labels})
+	if !fits {
+		return nil
+	}
+	var size int64
+	if rule.MaxBytes > 0 {
+		var err error
+		if size, err = t.countOf(i, j, short); err != nil {
+			return err
+		}
+	}
+	c := s.classOf(t, &rule)
+	j.Class = c.No
+	t.count(c, j, size)
+	return nil
 }
 
 // countLate counts in its batch, and in the class of that, what has come late of a member. What is damaged counts
@@ -165,19 +179,32 @@ func (s *Store) countInClass(t *tx, i id, j *store.Job, short []byte) error {
 	if c == nil || c.MaxBytes == 0 {
 		return nil
 	}
-	size, err := t.sizeOf(i, j, short)
+	size, err := t.countOf(i, j, short)
 	if err != nil {
 		return err
 	}
-	request, err := t.requestSize(i)
-	if err != nil {
-		return err
+	t.count(c, j, size)
+	return nil
+}
+
+// count has a job count so much in its class, if that counts.
+func (t *tx) count(c *store.RetentionClass, j *store.Job, size int64) {
+	if c.MaxBytes == 0 {
+		return
 	}
-	size += request
 	c.Bytes += size - j.Counted
 	j.Counted = size
 	t.noteClass(c)
-	return nil
+}
+
+// countOf is what a job counts in its class. Errors: the engine's.
+func (t *tx) countOf(i id, j *store.Job, short []byte) (int64, error) {
+	size, err := t.sizeOf(i, j, short)
+	if err != nil {
+		return 0, err
+	}
+	request, err := t.requestSize(i)
+	return size + request, err
 }
 
 // leaveClass takes a job out of its class that cannot be deleted: it is of none from then on. Counted there it would have others
@@ -224,19 +251,23 @@ func (t *tx) countedOf(i id) (int64, error) {
 	return size + value + request, err
 }
 
-// classifyBatch puts a batch that ends into its class. Errors: the engine's.
+// classifyBatch puts a batch that ends into its class. Errors: the engine's, with nothing written.
 func (s *Store) classifyBatch(t *tx, b *batch) error {
 	of := &b.row.Member
-	c := s.classOf(t, store.Ending{State: harp.State(b.life.State), Procedure: of.Procedure, Schedule: of.Schedule, Labels: of.Labels})
-	if c == nil {
+	rule, fits := store.FindRule(s.rules, store.Ending{State: harp.State(b.life.State), Procedure: of.Procedure, Schedule: of.Schedule, Labels: of.Labels})
+	if !fits {
 		return nil
 	}
+	var request int64
+	if rule.MaxBytes > 0 {
+		var err error
+		if request, err = t.storedSize(b.id.key(prefixRequest)); err != nil {
+			return err
+		}
+	}
+	c := s.classOf(t, &rule)
 	if b.life.Class = c.No; c.MaxBytes == 0 {
 		return nil
-	}
-	request, err := t.storedSize(b.id.key(prefixRequest))
-	if err != nil {
-		return err
 	}
 	b.life.Counted += request
 	c.Bytes += b.life.Counted

@@ -26,7 +26,8 @@ type op struct {
 // written so far.
 type tx struct {
 	snap       Snapshot
-	before     *tx // that of the group before; nil: it is on disk
+	view       rereader // what snap is; here as it would get into the heap apart
+	before     *tx      // that of the group before; nil: it is on disk
 	space      Space
 	writes     []Write
 	index      map[string]int // of writes, by key

@@ -117,10 +117,12 @@ func (s *Store) beginGroup(last *group, committed bool) (*group, error) {
 	if err := s.poisoned(); err != nil {
 		return nil, err
 	}
-	var err error
-	if g.snap, err = s.engine.View(); err != nil {
+	snap, err := s.engine.View()
+	if err != nil {
 		return nil, err
 	}
+	g.view = rereader{snap, &g.tx}
+	g.snap = &g.view
 	s.mu.Lock()
 	s.noteNumbers(g) // it may refuse all of its operations, and be committed
 	s.mu.Unlock()
@@ -132,8 +134,8 @@ func (s *Store) noteNumbers(g *group) {
 	g.events, g.number, g.unended = s.feed.number, s.sched.Number, len(s.cohorts)
 }
 
-// runInGroup runs an operation. One that fails after it has written leaves half of itself in
-// the group: nothing may be committed any more.
+// runInGroup runs an operation. One that fails after it has written, as something cannot be read for longer than that is tried, leaves half of
+// itself in the group: nothing may be committed any more.
 func (s *Store) runInGroup(g *group, o *op) {
 	g.ops = append(g.ops, o)
 	if s.wentAhead++; !o.ahead {

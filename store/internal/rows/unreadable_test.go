@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,21 +20,36 @@ import (
 
 var errUnreadable = errors.New("the disk cannot be read")
 
-// unreadable is an engine of which one read fails: a view, a key, an entry of a scan or its end.
+// aCommit is what fails that is no read.
+const aCommit = "a commit"
+
+// unreadable is an engine of which one read fails, or each from one on: a view, a key, an entry of a scan or its end.
 type unreadable struct {
 	*trial
-	left atomic.Int64 // reads until then; below 1: none will
+	left     atomic.Int64 // reads until then; below 1: none will
+	failed   atomic.Value // what failed
+	isReread atomic.Bool  // the next read was of the same
+	isGone   atomic.Bool  // those behind it fail as well
 }
 
-func (e *unreadable) fails() error {
-	if e.left.Add(-1) == 0 {
+func (e *unreadable) fails(what string) error {
+	left := e.left.Add(-1)
+	switch left {
+	case 0:
+		e.isReread.Store(false)
+		e.failed.Store(what)
+		return errUnreadable
+	case -1:
+		e.isReread.Store(e.failed.Load() == what && what != aCommit)
+	}
+	if left < 0 && e.isGone.Load() {
 		return errUnreadable
 	}
 	return nil
 }
 
 func (e *unreadable) View() (Snapshot, error) {
-	if err := e.fails(); err != nil {
+	if err := e.fails("a view"); err != nil {
 		return nil, err
 	}
 	snap, err := e.trial.View()
@@ -46,25 +62,25 @@ type unreadableView struct {
 }
 
 func (v unreadableView) Get(key []byte) ([]byte, error) {
-	if err := v.e.fails(); err != nil {
+	if err := v.e.fails(string(key)); err != nil {
 		return nil, err
 	}
 	return v.Snapshot.Get(key)
 }
 
 func (v unreadableView) Scan(prefix, from []byte, reverse bool) iter.Seq2[Item, error] {
-	return failing(v.e, v.Snapshot.Scan(prefix, from, reverse))
+	return failing(v.e, "scan "+string(prefix)+string(from), v.Snapshot.Scan(prefix, from, reverse))
 }
 
 func (v unreadableView) Keys(prefix []byte) iter.Seq2[Entry, error] {
-	return failing(v.e, v.Snapshot.Keys(prefix))
+	return failing(v.e, "keys "+string(prefix), v.Snapshot.Keys(prefix))
 }
 
-func failing[T any](e *unreadable, all iter.Seq2[T, error]) iter.Seq2[T, error] {
+func failing[T any](e *unreadable, what string, all iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
 		for one, err := range all {
-			if failed := e.fails(); failed != nil {
+			if failed := e.fails(what); failed != nil {
 				yield(none, failed)
 				return
 			}
@@ -72,7 +88,7 @@ func failing[T any](e *unreadable, all iter.Seq2[T, error]) iter.Seq2[T, error] 
 				return
 			}
 		}
-		if err := e.fails(); err != nil {
+		if err := e.fails(what); err != nil {
 			yield(none, err)
 		}
 	}
@@ -313,30 +329,32 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// eachReadFails has an operation's first read fail, then its second, until there are no more. One that
-// succeeds all the same must have come to what it comes to when it is asked for again.
+// eachReadFails has an operation's first read fail, then its second, until there are no more. One that succeeds all the same must have read that
+// again, or have come to what it comes to when it is asked for again.
 func eachReadFails(t *testing.T, prepared func() *eventful, do func(v *eventful) (any, error), isSame func(got, again any) bool) {
 	t.Helper()
 	for n := int64(1); ; n++ {
 		v := prepared()
 		v.afresh()
+		v.e.isReread.Store(false)
 		v.e.left.Store(n)
 		got, err := do(v)
-		hasFailed := v.e.left.Swap(0) <= 0
+		hasFailed, isReread := v.e.left.Swap(0) <= 0, v.e.isReread.Load()
 		if !hasFailed && (err != nil || n == 1) {
 			t.Errorf("after %d reads none fails: %v", n, err)
 		}
 		if !hasFailed {
 			return
 		}
-		if v.usable() != nil && errors.Is(err, errUnreadable) {
-			continue // with half of it written
+		if v.usable() != nil {
+			t.Errorf("read %d fails, and the store is not usable: %v", n, err)
+			continue
 		}
 		again, failed := do(v)
 		if failed != nil {
 			t.Errorf("asked again after read %d failed: %v", n, failed)
 		}
-		if !errors.Is(err, errUnreadable) && (err != nil || !isSame(got, again)) {
+		if !errors.Is(err, errUnreadable) && (err != nil || !isReread && !isSame(got, again)) {
 			t.Errorf("read %d fails and it says %v", n, err)
 		}
 	}
@@ -379,7 +397,7 @@ func TestFailingRestore(t *testing.T) {
 	}
 	for n := int64(1); ; n++ {
 		e := &unreadable{trial: newTrial()}
-		e.onCommit = func([]Write) error { return e.fails() }
+		e.onCommit = func([]Write) error { return e.fails(aCommit) }
 		e.left.Store(n)
 		_, err := Restore(e, bytes.NewReader(backup.Bytes()), noon, Options{})
 		if e.left.Load() > 0 {
@@ -387,6 +405,9 @@ func TestFailingRestore(t *testing.T) {
 				t.Errorf("after %d reads and commits none fails: %v", n, err)
 			}
 			return
+		}
+		if err == nil && e.isReread.Load() {
+			continue
 		}
 		if !errors.Is(err, errUnreadable) || e.closed != 1 {
 			t.Errorf("read or commit %d fails and it says %v; it is closed %d times", n, err, e.closed)
@@ -484,11 +505,11 @@ func TestEndsAndIsUnreadForAMoment(t *testing.T) {
 				e.left.Store(n)
 				_, err := s.Advance(t.Context(), noon)
 				hasFailed := e.left.Swap(0) <= 0
-				if hasFailed != errors.Is(err, errUnreadable) {
+				if (hasFailed && !e.isReread.Load()) != errors.Is(err, errUnreadable) {
 					t.Fatalf("read %d fails: %v, and it says %v", n, hasFailed, err)
 				}
 				if s.usable() != nil {
-					continue // with half of it written
+					t.Fatalf("read %d fails, and the store is not usable: %v", n, err)
 				}
 				advanceAll(t, s, noon)
 				if !isEnded() {
@@ -517,7 +538,10 @@ func TestAppliedInPart(t *testing.T) {
 		e.left.Store(n)
 		out, err := s.Apply(t.Context(), first, second)
 		isOver = e.left.Swap(0) > 0
-		if isOver || s.usable() != nil {
+		if err := s.usable(); err != nil {
+			t.Fatalf("read %d fails, and the store is not usable: %v", n, err)
+		}
+		if isOver || e.isReread.Load() {
 			continue
 		}
 		if j, err := s.Job(t.Context(), jobs[0].ID); err != nil || !j.State.Ended() {
@@ -551,45 +575,157 @@ func TestAppliedAndNotStored(t *testing.T) {
 	}
 }
 
-// TestStopsAndIsUnreadForAMoment has what is to be counted in a class not be readable for a moment, as a batch ends because it was paused for too
-// long: nothing of that is written then, and it ends when that is done again.
+// TestStopsAndIsUnreadForAMoment has what is to be counted in a class, which may be new, not be readable for a while, as a batch ends because it was
+// paused for too long: nothing of that is written then, and it ends when that is done again.
 func TestStopsAndIsUnreadForAMoment(t *testing.T) {
+	for name, endsFirst := range map[string]bool{"of a class": false, "the first of a class": true} {
+		t.Run(name, func(t *testing.T) {
+			for n := int64(1); ; n++ {
+				e := &unreadable{trial: newTrial()}
+				s := opened(t, e, Options{})
+				putRule(t, s, harp.RetentionRule{Name: "r", MaxBytes: 1 << 30})
+				if !endsFirst {
+					endAt(t, s, noon, "p")
+				}
+				b := onHosts(2)
+				b.Batch.Plan.StartAfter, b.Batch.Plan.MaxPause = noon.Add(time.Hour), time.Minute
+				b.Request.Request = make([]byte, 10_000)
+				out, err := s.SubmitBatch(t.Context(), b, noon)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := s.ChangeBatch(t.Context(), out.Batch.ID, store.BatchEvent{Kind: store.BatchPaused}, store.Operation{Time: noon}); err != nil {
+					t.Fatal(err)
+				}
+				hasFailed := advanceUnreadable(t, s, e, n, noon.Add(time.Minute))
+				is, err := s.Batch(t.Context(), out.Batch.ID)
+				if err != nil || is.Reason != harp.BatchReasonStopped || !is.State.Ended() {
+					t.Fatalf("read %d fails, and the batch is %+v: %v", n, is, err)
+				}
+				log, err := s.BatchLog(t.Context(), out.Batch.ID, 0, 10)
+				if err != nil || len(log.Entries) != 1 || log.End != 2 {
+					t.Fatalf("read %d fails, and its log is %+v: %v", n, log, err)
+				}
+				if !hasFailed {
+					return
+				}
+			}
+		})
+	}
+}
+
+// TestTheFirstOfAClassIsUnreadForAWhile has what is to be counted of a job that ends, the first of its class, not be readable for a while.
+func TestTheFirstOfAClassIsUnreadForAWhile(t *testing.T) {
 	for n := int64(1); ; n++ {
 		e := &unreadable{trial: newTrial()}
 		s := opened(t, e, Options{})
 		putRule(t, s, harp.RetentionRule{Name: "r", MaxBytes: 1 << 30})
-		endAt(t, s, noon, "p") // of the class that there is then
-		b := onHosts(2)
-		b.Batch.Plan.StartAfter, b.Batch.Plan.MaxPause = noon.Add(time.Hour), time.Minute
-		b.Request.Request = make([]byte, 10_000)
-		out, err := s.SubmitBatch(t.Context(), b, noon)
-		if err != nil {
-			t.Fatal(err)
+		c := call("away")
+		c.Request.Request, c.Job.Expires = make([]byte, 10_000), noon
+		j := submitted(t, s, c)[0]
+		hasFailed := advanceUnreadable(t, s, e, n, noon)
+		if is, err := s.Job(t.Context(), j.ID); err != nil || is.State != harp.StateExpired {
+			t.Fatalf("read %d fails, and the job is %+v: %v", n, is, err)
 		}
-		if _, err := s.ChangeBatch(t.Context(), out.Batch.ID, store.BatchEvent{Kind: store.BatchPaused}, store.Operation{Time: noon}); err != nil {
-			t.Fatal(err)
-		}
-		s.unlearn()
-		e.left.Store(n)
-		_, err = s.Advance(t.Context(), noon.Add(time.Minute))
-		hasFailed := e.left.Swap(0) <= 0
-		if hasFailed != errors.Is(err, errUnreadable) {
-			t.Fatalf("read %d fails: %v, and it says %v", n, hasFailed, err)
-		}
-		if err := s.usable(); err != nil {
-			t.Fatalf("read %d fails, and the store is not usable: %v", n, err)
-		}
-		advanceAll(t, s, noon.Add(time.Minute))
-		is, err := s.Batch(t.Context(), out.Batch.ID)
-		if err != nil || is.Reason != harp.BatchReasonStopped || !is.State.Ended() {
-			t.Fatalf("read %d fails, and the batch is %+v: %v", n, is, err)
-		}
-		log, err := s.BatchLog(t.Context(), out.Batch.ID, 0, 10)
-		if err != nil || len(log.Entries) != 1 || log.End != 2 {
-			t.Fatalf("read %d fails, and its log is %+v: %v", n, log, err)
+		if all := s.RetentionClasses(); len(all) != 1 || all[0].Bytes < 10_000 {
+			t.Fatalf("read %d fails, and the classes are %+v", n, all)
 		}
 		if !hasFailed {
 			return
 		}
+	}
+}
+
+// advanceUnreadable has nothing be readable from the nth read of an Advance on, which says so and leaves the store as it was, and then has that done again.
+// It reports whether there were so many reads.
+func advanceUnreadable(t *testing.T, s *Store, e *unreadable, n int64, now time.Time) (hasFailed bool) {
+	t.Helper()
+	s.unlearn()
+	e.isGone.Store(true)
+	e.left.Store(n)
+	_, err := s.Advance(t.Context(), now)
+	e.isGone.Store(false)
+	hasFailed = e.left.Swap(0) <= 0
+	if hasFailed != errors.Is(err, errUnreadable) {
+		t.Fatalf("read %d fails: %v, and it says %v", n, hasFailed, err)
+	}
+	if err := s.usable(); err != nil {
+		t.Fatalf("read %d fails, and the store is not usable: %v", n, err)
+	}
+	advanceAll(t, s, now)
+	return hasFailed
+}
+
+// TestReadsAreTriedAgain: of a scan in an operation that has written nothing is yielded twice or left out, whichever read of it fails, and one that
+// fails for good says so. Before anything is written nothing is tried again.
+func TestReadsAreTriedAgain(t *testing.T) {
+	e := &unreadable{trial: newTrial()}
+	want := []string{"a1", "a2", "a3"}
+	for _, key := range want {
+		if err := e.Commit([]Write{{[]byte(key), []byte("v")}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	view, err := e.View()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rereader{view, &tx{wrote: true}}
+	var got []string
+	scans := map[string]func() error{
+		"Scan": func() error {
+			for item, err := range r.Scan([]byte("a"), nil, false) {
+				if err != nil {
+					return err
+				}
+				got = append(got, string(item.Key))
+			}
+			return nil
+		},
+		"Scan/reverse": func() error {
+			for item, err := range r.Scan([]byte("a"), PrefixEnd([]byte("a")), true) {
+				if err != nil {
+					return err
+				}
+				got = slices.Insert(got, 0, string(item.Key))
+			}
+			return nil
+		},
+		"Keys": func() error {
+			for entry, err := range r.Keys([]byte("a")) {
+				if err != nil {
+					return err
+				}
+				got = append(got, string(entry.Key))
+			}
+			return nil
+		},
+	}
+	for name, scan := range scans {
+		for n := int64(1); n <= 4; n++ {
+			got = nil
+			e.left.Store(n)
+			if err := scan(); err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s: read %d fails, and it yields %q, %v", name, n, got, err)
+			}
+		}
+	}
+	r.t.wrote = false
+	for name, scan := range scans {
+		got = nil
+		e.left.Store(2)
+		if err := scan(); !errors.Is(err, errUnreadable) || len(got) != 1 {
+			t.Errorf("%s: with nothing written it yields %q, %v", name, got, err)
+		}
+	}
+	r.t.wrote = true
+	e.isGone.Store(true)
+	got = nil
+	e.left.Store(3)
+	if err := scans["Scan"](); !errors.Is(err, errUnreadable) || !slices.Equal(got, want[:2]) {
+		t.Errorf("it yields %q, %v", got, err)
+	}
+	if _, err := r.Get([]byte("a1")); !errors.Is(err, errUnreadable) {
+		t.Errorf("it says %v", err)
 	}
 }
