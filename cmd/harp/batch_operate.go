@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -241,10 +240,11 @@ func planRetry(ctx context.Context, caller *harp.Caller, f *batchFlags, batch *h
 	return p, nil
 }
 
-// findForRetry finds out what a procedure is that is called again: the target may select other hosts by now, or none.
+// findForRetry finds out what a procedure is that is called again: the target may select other hosts by now, or none, or
+// its group may be gone.
 func findForRetry(ctx context.Context, caller *harp.Caller, target, name string) (harp.ProcedureDoc, error) {
 	doc, err := findOnTarget(ctx, caller, target, name)
-	if errors.Is(err, harp.ErrNotFound) && target != "" {
+	if target != "" && selectsNone(err) {
 		return findOnTarget(ctx, caller, "", name)
 	}
 	return doc, err
