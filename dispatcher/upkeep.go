@@ -18,14 +18,18 @@ const upkeepEvery = 10 * time.Minute
 func (d *Dispatcher) upkeepLoop() {
 	tick := time.NewTicker(upkeepEvery)
 	defer tick.Stop()
+	isStored := true // of the clock
 	for {
 		select {
 		case <-d.ctx.Done():
 			return
 		case <-d.clock.judged:
-			d.storeClock(d.ctx)
+			isStored = d.storeClock(d.ctx)
 			continue
 		case <-tick.C:
+		}
+		if !isStored {
+			isStored = d.storeClock(d.ctx)
 		}
 		d.workers.ReleaseIdle()
 		keep := d.retention()
@@ -42,8 +46,8 @@ func (d *Dispatcher) upkeepLoop() {
 // clockKind is the kind of the document that says that the clock is not right; there is one.
 const clockKind = "clock"
 
-// storeClock stores whether the clock is right.
-func (d *Dispatcher) storeClock(ctx context.Context) {
+// storeClock stores whether the clock is right. It reports whether that is done.
+func (d *Dispatcher) storeClock(ctx context.Context) bool {
 	old, err := d.storedDocument(ctx, clockKind, clockKind)
 	if err == nil {
 		change := store.DocumentChange{Kind: clockKind, Name: clockKind, Old: old}
@@ -55,8 +59,9 @@ func (d *Dispatcher) storeClock(ctx context.Context) {
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		d.log.Error("a restart will take the clock for right: that it was set cannot be stored", "err", err)
+		d.log.Error("a restart will take the clock for right: that it was set cannot be stored yet", "err", err)
 	}
+	return err == nil
 }
 
 // loadClock reads whether the clock was right when a dispatcher ran last.

@@ -525,3 +525,24 @@ func TestResultsAreKeptThoughADispatcherIsStartedWhoseClockWasSet(t *testing.T) 
 		})
 	}
 }
+
+// TestThatTheClockWasSetIsStoredOnceThereIsRoom: the disk was full when the clock was set far forward, and had room again before the dispatcher
+// was started anew: nothing is deleted for its age.
+func TestThatTheClockWasSetIsStoredOnceThereIsRoom(t *testing.T) {
+	inTimetable(t, func(s *harp.Schedule) { s.Cron = "0 3 1 6 *" }, func(w *timetable) {
+		b, err := w.schedules().Trigger(w.Context(), "s")
+		w.must(err)
+		w.pass(1)
+		w.sys.SetSpace(store.SpaceCritical)
+		w.ahead.Store(int64(60 * 24 * time.Hour))
+		w.pass(1)
+		w.sys.SetSpace(store.SpacePlenty)
+		w.pass(30)
+		w.sys.StopDispatcher()
+		w.restart(0)
+		w.pass(60)
+		if _, err := b.Status(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+	})
+}
