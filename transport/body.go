@@ -407,17 +407,28 @@ func (b *bodies) nextLate(from *bodyReceiver) *lateBody {
 	b.coming += late.size
 	if x := late.exchange; x != nil {
 		x.untaken += late.size
-		x.lates = slices.DeleteFunc(x.lates, func(l *lateBody) bool { return l == late })
-		b.room.Broadcast() // the next of the exchange may have waited for it
 	}
 	return late
+}
+
+// notePaid lets the next body of the exchange find room. Before, it could have that which this one waits for, and could not be
+// taken before this one.
+func (b *bodies) notePaid(late *lateBody) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if x := late.exchange; x != nil {
+		x.lates = slices.DeleteFunc(x.lates, func(l *lateBody) bool { return l == late })
+		b.room.Broadcast()
+	}
 }
 
 // grantBody lets a body come as soon as there is room for it in the budget. What has come of a
 // session that ends needs none.
 func (b *bodies) grantBody(late *lateBody) error {
 	s := b.session
-	if !s.budget.bodies.take(s.dying, nil, int64(late.size)) {
+	paid := s.budget.bodies.take(s.dying, nil, int64(late.size))
+	b.notePaid(late)
+	if !paid {
 		return nil
 	}
 	late.paid = int64(late.size)

@@ -260,3 +260,34 @@ func TestALargeBodyBehindManySmallOnes(t *testing.T) {
 		t.Error("it was overtaken again and again")
 	})
 }
+
+// TestBodiesOfAnExchangeAreLetInInOrder: where there is room for one of them, a later one that had it would keep the earlier one from coming,
+// which has to be taken first.
+func TestBodiesOfAnExchangeAreLetInInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := transport.NewBudget()
+		transport.LimitBodies(b, 30_000)
+		e := virtual.connect(t, transport.Options{}, transport.Options{Budget: b})
+		e.serve(t, func(x *transport.Exchange, f transport.Frame) {
+			for !f.End {
+				var err error
+				if f, err = x.Receive(context.Background()); err != nil {
+					return
+				}
+			}
+			_ = x.Send(1, true, nil)
+		})
+		for range 500 {
+			x := e.exchange(t)
+			send(t, x, 1, false, nil)
+			var sent sync.WaitGroup
+			for range 5 {
+				sent.Go(func() { send(t, x, 1, false, body20k) })
+			}
+			sent.Wait()
+			send(t, x, 1, true, nil)
+			want(t, x, transport.Frame{Type: 1, End: true})
+			x.Release()
+		}
+	})
+}

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 )
 
-// TestALongBodyWaitsForTheOneBeforeIt: a body that waits as one of its exchange comes before it is read as soon as that is being
-// read, whatever else happens in the session.
+// TestALongBodyWaitsForTheOneBeforeIt: a body that waits as one of its exchange comes before it is read as soon as that has
+// its room, whatever else happens in the session, and no sooner.
 func TestALongBodyWaitsForTheOneBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bodies
@@ -25,8 +25,13 @@ func TestALongBodyWaitsForTheOneBeforeIt(t *testing.T) {
 			t.Error("the first is not read")
 		}
 		synctest.Wait()
+		if read.Load() != nil {
+			t.Error("it may have the room that the one before it waits for")
+		}
+		b.notePaid(first)
+		synctest.Wait()
 		if read.Load() != second {
-			t.Error("it waits though the one before it is being read")
+			t.Error("it waits though the one before it has its room")
 			b.mu.Lock()
 			b.closed = true
 			b.mu.Unlock()

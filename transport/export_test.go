@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -139,4 +140,22 @@ func OfIdentities(b *Budget) (n int64) {
 		n += p.received.used.Load()
 	}
 	return n
+}
+
+// Unsecured returns a connection whose other end is taken to be a peer, with yamux and without TLS.
+func Unsecured(nc net.Conn, peer Identity) *Conn { return &Conn{nc: nc, peer: Peer{Identity: peer}} }
+
+// LimitBodies lets a budget have so many bytes for bodies.
+func LimitBodies(b *Budget, n int64) { b.bodies.most = n }
+
+// BodiesUnderWay returns what a session has to do with long bodies: none if nothing is.
+func BodiesUnderWay(s *Session) string {
+	b := &s.bodies
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ahead == 0 && b.announced == 0 && b.untaken == 0 && b.coming == 0 && len(b.sending) == 0 && s.waiting.Load() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d bytes ahead, %d announced, %d untaken, %d coming, %d being sent, %d bytes waiting",
+		b.ahead, b.announced, b.untaken, b.coming, len(b.sending), s.waiting.Load())
 }
