@@ -244,7 +244,7 @@ func (a *application) planGroups(ctx context.Context) error {
 			changed = append(changed, i)
 		}
 	}
-	a.targets = target.NewGroups(a.groups.text)
+	a.targets = target.NewGroups(a.groups.texts())
 	for _, i := range changed {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

@@ -33,7 +33,7 @@ type fleet struct {
 
 // compileTarget reads a target and the groups it uses. Errors: harp.ErrInvalid (target).
 func (f *fleet) compileTarget(text string) (*target.Matcher, error) {
-	return compileTarget(text, target.NewGroups(f.groups.text))
+	return compileTarget(text, target.NewGroups(f.groups.texts()))
 }
 
 // compileTarget reads a target and those of groups it uses. Errors: harp.ErrInvalid (target).

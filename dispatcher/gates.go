@@ -79,7 +79,7 @@ func (d *Dispatcher) findSpans(g *gates, anew bool) {
 		}
 	}
 	var windows []hostWindow
-	lost, groups := map[string]error{}, target.NewGroups(d.groups.text)
+	lost, groups := map[string]error{}, target.NewGroups(d.groups.texts())
 	for _, w := range d.windows.all() {
 		if w.isOver(from) {
 			continue

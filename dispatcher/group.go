@@ -24,9 +24,9 @@ const groupKind = "group"
 type groups struct {
 	changing sync.Mutex // one change at a time
 
-	mu     sync.RWMutex // guards what follows
-	byName map[string]group
-	size   int // bytes of names and targets
+	mu     sync.RWMutex     // guards what follows
+	byName map[string]group // in use it is replaced, never changed: see texts
+	size   int              // bytes of names and targets
 }
 
 // group is a group with the names of those that its target uses.
@@ -54,15 +54,19 @@ func (gs *groups) replace(others *groups) {
 	gs.byName, gs.size = others.byName, others.size
 }
 
-// text returns the target of a group. Errors: errNoGroup.
-func (gs *groups) text(name string) (string, error) {
+// texts returns what reads the targets of groups as all of them are now: a target that uses several means those of one moment, as
+// they were changed together. Its errors: errNoGroup.
+func (gs *groups) texts() func(name string) (string, error) {
 	gs.mu.RLock()
 	defer gs.mu.RUnlock()
-	g, found := gs.byName[name]
-	if !found {
-		return "", errNoGroup
+	are := gs.byName
+	return func(name string) (string, error) {
+		g, found := are[name]
+		if !found {
+			return "", errNoGroup
+		}
+		return g.Target, nil
 	}
-	return g.Target, nil
 }
 
 // managerOf is who manages a group; "": nobody does.
@@ -99,6 +103,7 @@ func (gs *groups) set(g group) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	gs.size += g.size() - gs.byName[g.Name].size()
+	gs.byName = maps.Clone(gs.byName)
 	gs.byName[g.Name] = g
 }
 
@@ -106,6 +111,7 @@ func (gs *groups) remove(name string) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	gs.size -= gs.byName[name].size()
+	gs.byName = maps.Clone(gs.byName)
 	delete(gs.byName, name)
 }
 
@@ -187,11 +193,12 @@ func findUsed(uses []string, some map[string]bool) string {
 
 // with returns the groups as they are with one more, or another in the place of the one of its name.
 func (gs *groups) with(g harp.Group) *target.Groups {
+	text := gs.texts()
 	return target.NewGroups(func(name string) (string, error) {
 		if name == g.Name {
 			return g.Target, nil
 		}
-		return gs.text(name)
+		return text(name)
 	})
 }
 
@@ -309,7 +316,7 @@ func (d *Dispatcher) deleteGroup(ctx context.Context, op store.Operation, name s
 	if _, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
 		return err
 	}
-	if _, err := d.groups.text(name); err != nil {
+	if _, err := d.groups.texts()(name); err != nil {
 		return failures.NotFound("group", name)
 	}
 	if by := d.groups.managerOf(name); by != "" {

@@ -51,7 +51,7 @@ func (d *Dispatcher) putNotification(ctx context.Context, op store.Operation, on
 	if err := d.notifications.checkRoom(one.Name, op.By, 0); err != nil {
 		return err
 	}
-	if err := d.checkNotification(&one, target.NewGroups(d.groups.text)); err != nil {
+	if err := d.checkNotification(&one, target.NewGroups(d.groups.texts())); err != nil {
 		return err
 	}
 	put, err := d.planNotification(ctx, notificationDocument{Notification: one, By: op.By, Changed: op.Time.UTC()})

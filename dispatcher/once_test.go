@@ -3,12 +3,15 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher/internal/inventory"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/memory"
+	"github.com/harpcaller/harp/target"
 )
 
 // A change of groups that is asked for again, as its answer was lost, is done once.
@@ -31,7 +34,7 @@ func TestGroupsAreChangedOnce(t *testing.T) {
 			t.Fatal(change)
 		}
 	}
-	if text, _ := d.groups.text("g"); text != "db*" {
+	if text, _ := d.groups.texts()("g"); text != "db*" {
 		t.Errorf("asked again, the first change is made again: it is %s", text)
 	}
 	if err := s.PutGroup(ctx, put, "g", "x*"); !errors.Is(err, harp.ErrConflict) {
@@ -44,8 +47,37 @@ func TestGroupsAreChangedOnce(t *testing.T) {
 			t.Fatal(change)
 		}
 	}
-	if text, _ := d.groups.text("g"); text != "x*" {
+	if text, _ := d.groups.texts()("g"); text != "x*" {
 		t.Errorf("asked again, the deletion is made again: it is %q", text)
+	}
+}
+
+// A target that uses several groups means those of one moment, though they are changed while it is read.
+func TestGroupsOfATargetAreOfOneMoment(t *testing.T) {
+	groupOf := func(name, text string) group { return group{Group: harp.Group{Name: name, Target: text}} }
+	in := func(fleet, excluded string) *groups {
+		gs := &groups{byName: map[string]group{}}
+		gs.set(groupOf("fleet", fleet))
+		gs.set(groupOf("excluded", excluded))
+		return gs
+	}
+	hosts := inventory.NewTable([]inventory.Host{{Name: "db01"}, {Name: "web01"}, {Name: "web02"}})
+	for name, change := range map[string]func(*groups){
+		"applied": func(gs *groups) { gs.replace(in("db01", "web02")) },
+		"put":     func(gs *groups) { gs.set(groupOf("excluded", "web02")) },
+		"deleted": func(gs *groups) { gs.remove("excluded") },
+	} {
+		gs := in("web01,web02", "web01")
+		text := gs.texts()
+		m, err := compileTarget("@fleet and not @excluded", target.NewGroups(func(name string) (string, error) {
+			defer change(gs) // before the next is read
+			return text(name)
+		}))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if got := m.Select(hosts); !slices.Equal(got, []int{2}) {
+			t.Errorf("%s: it selects the hosts %v", name, got)
+		}
 	}
 }
 
@@ -144,7 +176,7 @@ func TestDocumentsAreAppliedOnce(t *testing.T) {
 			t.Errorf("application %d: %+v, %v", i, got, err)
 		}
 	}
-	if text, _ := d.groups.text("g"); text != "db*" {
+	if text, _ := d.groups.texts()("g"); text != "db*" {
 		t.Errorf("asked again, the first is made again: it is %s", text)
 	}
 	if _, err := s.ApplyDocuments(ctx, first, "ops", group("x*"), harp.ApplyOptions{}); !errors.Is(err, harp.ErrConflict) {

@@ -38,7 +38,7 @@ func (s *service) PutWindow(ctx context.Context, id string, w harp.Window) error
 			if broken != nil { // it is said only now: it may have been put by this operation before, and be past since
 				return nil, broken
 			}
-			return to, s.d.windows.checkTarget(target.NewGroups(s.d.groups.text), to)
+			return to, s.d.windows.checkTarget(target.NewGroups(s.d.groups.texts()), to)
 		})
 	})
 	return err
@@ -209,7 +209,7 @@ func (s *service) PreviewWindow(ctx context.Context, w harp.Window, from, to tim
 		if old, err := s.d.windows.find(w.Name); err == nil && old.ManagedBy != "" {
 			return nil, errManaged(harp.WindowDocument, w.Name, old.ManagedBy)
 		}
-		if err := s.d.windows.checkTarget(target.NewGroups(s.d.groups.text), is); err != nil {
+		if err := s.d.windows.checkTarget(target.NewGroups(s.d.groups.texts()), is); err != nil {
 			return nil, err
 		}
 		is.size = len(wire.Encode(is.windowDocument))
