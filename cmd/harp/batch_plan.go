@@ -260,15 +260,16 @@ func (c *cli) batchMade(ctx context.Context, batch *harp.Batch, f *batchFlags, n
 		return c.printID(batch.ID())
 	}
 	c.notice("%s", notice)
-	questions := ctx // an interrupt ends them, also where it cancels the batch
+	w := &batchWatch{cli: c, batch: batch, records: f.follow, output: f.onlyOutput, unfolded: f.noFold, approve: f.options.Approve}
+	w.questions = ctx // an interrupt ends them, also where it cancels the batch
 	if f.cancel {
 		var stop func()
 		ctx, stop = c.cancelInstead(ctx, "batch "+batch.ID(), func(ctx context.Context) error {
 			_, err := batch.Cancel(ctx)
+			w.uncancelled.Store(err != nil)
 			return err
 		})
 		defer stop()
 	}
-	w := &batchWatch{cli: c, batch: batch, records: f.follow, output: f.onlyOutput, unfolded: f.noFold, approve: f.options.Approve, questions: questions}
 	return w.run(ctx)
 }

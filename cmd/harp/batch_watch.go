@@ -8,6 +8,7 @@ import (
 	"iter"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -34,6 +35,8 @@ type batchWatch struct {
 	questions context.Context // while it lasts
 	noWait    bool            // stop at the end of what is there
 	hosts     map[string]bool // only these; nil: all
+
+	uncancelled atomic.Bool // it was to be cancelled, and could not be
 
 	status   harp.BatchStatus // when it was asked for last
 	asked    time.Time
@@ -210,7 +213,7 @@ func (w *batchWatch) goOn(ctx context.Context) (over bool, err error) {
 		return true, nil
 	}
 	if w.questions.Err() != nil && ctx.Err() == nil {
-		return false, nil // it is being cancelled
+		return w.uncancelled.Load(), nil // else it is being cancelled
 	}
 	w.progress.clear()
 	since := w.status.Since

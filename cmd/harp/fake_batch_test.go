@@ -17,6 +17,7 @@ type batchFake struct {
 	more    chan harp.HostRecord // what comes of its log later; closed at its end
 	changes []harp.BatchChange
 	changed func() // is called when the batch is changed; nil: nothing happens
+	refused error  // of changes
 	asked   int
 	silent  func(waits bool) bool // the dispatcher does not say how far it is, or how it ended; nil: it does
 }
@@ -97,5 +98,5 @@ func (f *fake) ChangeBatch(_ context.Context, _, _ string, c harp.BatchChange) (
 	if f.batches.changed != nil {
 		f.batches.changed()
 	}
-	return 7, nil
+	return 7, f.batches.refused
 }

@@ -139,6 +139,33 @@ func TestAnInterruptAtAQuestionCancels(t *testing.T) {
 	})
 }
 
+// Where the batch cannot be cancelled then, it stays paused, and its end is not waited for.
+func TestAnInterruptAtAQuestionThatCancelsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, 7)
+		all := f.batches
+		f.batches.log, f.batches.more = all.log[:2:2], make(chan harp.HostRecord)
+		f.batches.refused = harp.ErrUnavailable
+		f.batches.status = func(int) harp.BatchStatus {
+			s := all.status(1)
+			s.State, s.Reason, s.Wave, s.Waves, s.Since = harp.BatchPaused, harp.BatchReasonWave, 2, 3, noon
+			s.Counts = map[harp.State]int{harp.StateSucceeded: 2, harp.StateQueued: 5}
+			return s
+		}
+		ctx, interrupt := context.WithCancel(t.Context())
+		defer interrupt()
+		answer, nobody := io.Pipe()
+		defer nobody.Close()
+		got := runFake(t, ctx, f, func(c *cli) {
+			c.inTerminal, c.errTerminal = true, true
+			c.stdin = io.MultiReader(readerFunc(interrupt), answer)
+		}, strings.Fields("run demo* count to=3 -y --rolling 1,2 --approve --cancel-on-interrupt --id "+batchID)...)
+		if got.code != exitWaited || !strings.Contains(got.stderr, "cancel: ") || !strings.Contains(got.stderr, "harp batch resume "+batchID+" --wave 2") {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
 // Where nobody says whether the batch still is where it was asked about, the answer approves nothing.
 func TestAnAnswerApprovesNothingUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
