@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/harpcaller/harp/agent"
@@ -151,6 +152,31 @@ func TestCheckOfAnothersJournal(t *testing.T) {
 		}
 		if made, err := os.Lstat(filepath.Join(dir, "lock")); (err == nil) != (file != "") || err == nil && made.Size() > 0 {
 			t.Errorf("the lock is %+v, %v", made, err)
+		}
+	}
+}
+
+// TestAPipeForALockKeepsNobodyWaiting checks that who reads the lock of an agent that may be another user's, as root does to drain it, does not wait
+// for ever because a pipe lies there.
+func TestAPipeForALockKeepsNobodyWaiting(t *testing.T) {
+	dir := journalDir(t)
+	path := filepath.Join(dir, "lock")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, isOpen := range []bool{false, true} {
+		if isOpen { // by somebody who writes nothing
+			f, err := os.OpenFile(path, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+		}
+		if pid, err := agent.FindProcess(dir); err == nil {
+			t.Errorf("process %d is found", pid)
+		}
+		if _, err := agent.CheckJournal(dir); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("the check says %v", err)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func lockDir(ctx context.Context, dir string) (unlock func(), err error) {
 // lockToRead keeps agents out of a directory, which may be another user's, and changes nothing there. The error is a
 // *DirInUseError while an agent has it, after some time.
 func lockToRead(dir string) (unlock func(), err error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	f, err := openLock(dir)
 	if errors.Is(err, fs.ErrNotExist) { // somebody has removed it
 		f, err = os.Open(dir)
 	}
@@ -65,6 +65,23 @@ func lockToRead(dir string) (unlock func(), err error) {
 		_ = d.Close()
 		_ = f.Close()
 	}, nil
+}
+
+// openLock opens the lock of a directory, which may be another user's, to read it: a pipe that lies in its place keeps nobody waiting.
+func openLock(dir string) (*os.File, error) {
+	path := filepath.Join(dir, "lock")
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("agent: %s is no regular file", path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // lockBoth locks the file of a directory, and the directory.
@@ -128,7 +145,7 @@ func notePID(f *os.File) {
 // FindProcess returns the id of the process whose agent uses a directory. The error is
 // harp.ErrNotFound if there is none.
 func FindProcess(dir string) (pid int, err error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	f, err := openLock(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, noAgent(dir)
 	}
