@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"bytes"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -64,15 +65,20 @@ func (d *Dispatcher) storeClock(ctx context.Context) bool {
 	return err == nil
 }
 
-// loadClock reads whether the clock was right when a dispatcher ran last.
+// loadClock reads whether the clock was right when a dispatcher ran last. Where that cannot be read it was not: else nothing is stored.
 func (d *Dispatcher) loadClock(ctx context.Context) error {
-	content, err := d.storedDocument(ctx, clockKind, clockKind)
-	if err != nil || content == nil {
+	content, err := d.store.Document(ctx, clockKind, clockKind)
+	var doc clockDocument
+	if err == nil {
+		err = wire.Decode(content, &doc)
+	} else if errors.Is(err, harp.ErrNotFound) {
+		return nil
+	} else if !errors.Is(err, store.ErrDamaged) {
 		return err
 	}
-	var doc clockDocument
-	if err := wire.Decode(content, &doc); err != nil {
-		d.log.Error("whether the clock was set cannot be read: it is taken for right", "err", err)
+	if err != nil {
+		d.log.Error("whether the clock was set cannot be read: nothing is deleted for its age for a day", "err", err)
+		d.clock.doubt()
 		return nil
 	}
 	d.clock.resume(doc)

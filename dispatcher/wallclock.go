@@ -32,6 +32,7 @@ type wallClock struct {
 	mu      sync.Mutex    // guards what follows, and telling
 	trusted time.Duration // how far ahead it was when it was right
 	since   time.Time     // since when it is not; zero: it is
+	unknown bool          // whether it is: then since is when that was so
 }
 
 func newWallClock(read func() time.Time, onSet func(by time.Duration)) *wallClock {
@@ -84,6 +85,9 @@ func (c *wallClock) noteSet() time.Time {
 
 // judgeLocked notes since when the clock has been far off what it was.
 func (c *wallClock) judgeLocked() {
+	if c.unknown {
+		return
+	}
 	c.since = time.Time{}
 	if (time.Duration(c.ahead.Load()) - c.trusted).Abs() >= setFar {
 		c.since = time.Now()
@@ -93,7 +97,7 @@ func (c *wallClock) judgeLocked() {
 
 // clockDocument is what is stored of a clock that is not right, so that a restart does not take it for one that is.
 type clockDocument struct {
-	Ahead time.Duration `msgpack:"ahead"` // of the right time
+	Ahead time.Duration `msgpack:"ahead"` // of the right time; 0: nobody knows
 	Since time.Time     `msgpack:"since"` // by this clock; zero: it is right
 }
 
@@ -102,7 +106,10 @@ func (c *wallClock) document() (doc clockDocument) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.since.IsZero() {
-		doc.Ahead, doc.Since = time.Duration(c.ahead.Load())-c.trusted, c.read().Add(-time.Since(c.since)).UTC()
+		doc.Since = c.read().Add(-time.Since(c.since)).UTC()
+		if !c.unknown {
+			doc.Ahead = time.Duration(c.ahead.Load()) - c.trusted
+		}
 	}
 	return doc
 }
@@ -112,8 +119,16 @@ func (c *wallClock) resume(doc clockDocument) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if passed := c.read().Sub(doc.Since); !doc.Since.IsZero() && passed >= 0 && passed < setLong {
-		c.trusted, c.since = time.Duration(c.ahead.Load())-doc.Ahead, time.Now().Add(-passed)
+		c.trusted, c.since, c.unknown = time.Duration(c.ahead.Load())-doc.Ahead, time.Now().Add(-passed), doc.Ahead == 0
 	}
+}
+
+// doubt takes the clock for one that may not be right, as what was stored of it cannot be read.
+func (c *wallClock) doubt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.since, c.unknown = time.Now(), true
+	signal(c.judged)
 }
 
 // suspicion is why what goes by the date has to wait: nil if the clock was not set, or put
@@ -127,9 +142,12 @@ func (c *wallClock) suspicion() error {
 	}
 	ahead := time.Duration(c.ahead.Load())
 	if time.Since(c.since) >= setLong {
-		c.trusted, c.since = ahead, time.Time{}
+		c.trusted, c.since, c.unknown = ahead, time.Time{}, false
 		signal(c.judged)
 		return nil
+	}
+	if c.unknown {
+		return fmt.Errorf("whether the clock is right was stored and cannot be read: until %v are over, nothing is deleted for its age", setLong)
 	}
 	by, way := (ahead - c.trusted).Round(time.Second), "forward"
 	if by < 0 {
