@@ -184,6 +184,19 @@ var batchCorners = []rule{
 		w.onHosts(w.apply(second[0], store.End).Claimed, "h000")
 		w.checkBatch(b)
 	}},
+	{"batch/full/queue", "a member that waited in its queue, and whose host is full when its turn comes there, holds no slot: the next host is reached", func(w *world) {
+		q := queue("q")
+		w.st.SetGate("h000", store.Gate{Open: true, Most: 1})
+		w.gate("h001", "h009")
+		before := w.submit(on("h009"), func(s *store.Submission) { s.Job.Queue, s.Job.Concurrency = q, 1 })
+		b := w.batch(hostsOf(2), parallel(1), queued(q, 1))
+		w.advance()
+		w.submit(on("h000")) // it is full now
+		claimed := w.apply(before, store.End).Claimed
+		claimed = append(claimed, w.advance().Claimed...)
+		w.onHosts(claimed, "h001")
+		w.checkBatch(b)
+	}},
 	{"batch/busy/behind", "a member that was parked does not keep others of its procedure waiting for their agent", func(w *world) {
 		w.gate("h000")
 		before := w.submit(on("h000"))

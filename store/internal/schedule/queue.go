@@ -235,6 +235,7 @@ func (q *Queue) nextJob(s *Schedule, now int64) *Job {
 			q.heads.Delete(l)
 			l.inHeads = false
 			l.host.parked[l] = struct{}{}
+			s.giveBatchSlot(l.head) // it had one while it waited for its queue
 			continue
 		}
 		switch e := l.head; {
