@@ -22,12 +22,14 @@ func (anySender) Accepts(harp.Receiver) bool                                { re
 func (anySender) Check(harp.Receiver) error                                 { return nil }
 func (anySender) Send(context.Context, harp.Receiver, notify.Message) error { return nil }
 
-// documentKinds are what stays until somebody deletes it, how many of it there may be, and how one is put.
-var documentKinds = []struct {
+type documentKind struct {
 	name string
 	most int
 	put  func(ctx context.Context, c *harp.Caller, name string) error
-}{
+}
+
+// documentKinds are what stays until somebody deletes it, how many of it there may be, and how one is put.
+var documentKinds = []documentKind{
 	{"groups", 1000, func(ctx context.Context, c *harp.Caller, name string) error {
 		return c.Groups().Put(ctx, name, "web01")
 	}},

@@ -260,6 +260,41 @@ func (d *Dispatcher) storedDocument(ctx context.Context, kind, name string) ([]b
 	return content, err
 }
 
+// What is remembered as the count of a change that was refused by how things were: asked again it must not change what others have put since.
+const (
+	wasMissing = -1 - iota
+	wasOtherwise
+)
+
+// changedBefore returns what came of a change of something if it was asked for before; false if it was not. Errors: what it was refused with, the store's.
+func (d *Dispatcher) changedBefore(ctx context.Context, op store.Operation, noun, name string) (count int, done bool, err error) {
+	count, done, err = d.store.DocumentsChanged(ctx, op)
+	switch {
+	case err != nil || !done:
+	case count == wasMissing:
+		return 0, true, failures.NotFound(noun, name)
+	case count == wasOtherwise:
+		return 0, true, conflictOf(noun, noun+" "+name+" was not as this needs it")
+	}
+	return count, done, err
+}
+
+// rememberRefusal returns why a change is refused, once it is stored that it was because something was not there, or not as it had to be. Errors:
+// the store's.
+func (d *Dispatcher) rememberRefusal(ctx context.Context, op store.Operation, refused error) error {
+	c := store.DocumentChanges{Op: op, Count: wasMissing}
+	switch {
+	case errors.Is(refused, harp.ErrConflict):
+		c.Count = wasOtherwise
+	case !errors.Is(refused, harp.ErrNotFound):
+		return refused
+	}
+	if _, err := d.store.ChangeDocuments(ctx, c); err != nil {
+		return err
+	}
+	return refused
+}
+
 // replaceDocument stores a document in the place of what is stored of its name, nil: none, once for an operation.
 func (d *Dispatcher) replaceDocument(ctx context.Context, op store.Operation, kind, name string, content []byte, told harp.Event) error {
 	old, err := d.storedDocument(ctx, kind, name)
@@ -313,11 +348,11 @@ func (d *Dispatcher) deleteGroup(ctx context.Context, op store.Operation, name s
 	defer d.windows.changing.Unlock()
 	d.groups.changing.Lock()
 	defer d.groups.changing.Unlock()
-	if _, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
+	if _, done, err := d.changedBefore(ctx, op, "group", name); done || err != nil {
 		return err
 	}
 	if _, err := d.groups.texts()(name); err != nil {
-		return failures.NotFound("group", name)
+		return d.rememberRefusal(ctx, op, failures.NotFound("group", name))
 	}
 	if by := d.groups.managerOf(name); by != "" {
 		return errManaged(harp.GroupDocument, name, by)

@@ -193,12 +193,12 @@ func (s *service) DeleteNotification(ctx context.Context, id, name string) error
 func (d *Dispatcher) deleteNotification(ctx context.Context, op store.Operation, name string) error {
 	d.notifications.changing.Lock()
 	defer d.notifications.changing.Unlock()
-	if _, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
+	if _, done, err := d.changedBefore(ctx, op, "notification", name); done || err != nil {
 		return err
 	}
 	n, err := d.notifications.findPresent(name)
 	if err != nil {
-		return err
+		return d.rememberRefusal(ctx, op, err)
 	}
 	doc := n.document()
 	if doc.ManagedBy != "" {
@@ -250,13 +250,13 @@ func (s *service) ChangeNotification(ctx context.Context, id, name string, c har
 		defer endTurn()
 		s.d.notifications.changing.Lock()
 		defer s.d.notifications.changing.Unlock()
-		if count, done, err := s.d.store.DocumentsChanged(ctx, op); done || err != nil {
+		if count, done, err := s.d.changedBefore(ctx, op, "notification", name); done || err != nil {
 			return harp.NotificationChanged{Count: count}, err
 		}
 		n, err := s.d.notifications.findPresent(name)
 		switch {
 		case err != nil:
-			return harp.NotificationChanged{}, err
+			return harp.NotificationChanged{}, s.d.rememberRefusal(ctx, op, err)
 		case c.Kind == harp.RetryOfNotification:
 			count, err := n.retry(ctx, op, c.Message)
 			return harp.NotificationChanged{Count: count}, err

@@ -1,7 +1,10 @@
 package dispatcher_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/client"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/notify"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -177,6 +181,76 @@ func TestRemovingAHostAgainForgetsOneThatCameBack(t *testing.T) {
 				if h, err := hosts.Get(t.Context(), "web01"); err != nil || h.Online != stays || h.Labels["role"] != "web" {
 					t.Errorf("the host that came back is %+v, %v", h, err)
 				}
+			})
+		})
+	}
+}
+
+// A window that was not there, or not open, as it was deleted or ended stays as whoever puts it before that is asked again wants it.
+func TestEndingNoWindowAgainEndsAnothers(t *testing.T) {
+	for name, end := range map[string]func(ctx context.Context, m *harp.Maintenance) error{
+		"delete": func(ctx context.Context, m *harp.Maintenance) error { return m.Delete(ctx, "w") },
+		"end":    func(ctx context.Context, m *harp.Maintenance) error { return m.End(ctx, "w") },
+	} {
+		for _, isThere := range []bool{false, true} {
+			if isThere && name == "delete" {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%t", name, isThere), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					sys := newSystem(t, inMemory, nil, dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "web01"}}})
+					m, want := sys.caller.Maintenance(), harp.ErrNotFound
+					if isThere {
+						want = harp.ErrConflict
+						ok(t, m.Put(t.Context(), harp.Window{Name: "w", Target: "*", From: time.Now().Add(time.Hour)}))
+					}
+					lostOnce(t, sys,
+						func(far *harp.Caller) error {
+							if err := end(t.Context(), far.Maintenance()); !errors.Is(err, want) {
+								t.Errorf("it returns %v", err)
+							}
+							return nil
+						},
+						func() { ok(t, m.Put(t.Context(), harp.Window{Name: "w", Target: "*", From: time.Now()})) })
+					if v := must[harp.Verdict](t)(m.Why(t.Context(), "web01", "work", time.Time{})); v.May {
+						t.Error("something may start in a window that was put")
+					}
+				})
+			})
+		}
+	}
+}
+
+// So stays all else that was not there as it was deleted.
+func TestDeletingNothingAgainDeletesAnothers(t *testing.T) {
+	kinds := append(slices.Clone(documentKinds), documentKind{"schedules", 0, func(ctx context.Context, c *harp.Caller, name string) error {
+		return c.Schedules().Put(ctx, harp.Schedule{Name: name, Cron: "@hourly", Request: harp.Request{Target: "web01", Procedure: "work", Needs: []string{harp.NeedBatch}}})
+	}})
+	deletes := map[string]func(ctx context.Context, c *harp.Caller, name string) error{
+		"groups":  func(ctx context.Context, c *harp.Caller, name string) error { return c.Groups().Delete(ctx, name) },
+		"windows": func(ctx context.Context, c *harp.Caller, name string) error { return c.Maintenance().Delete(ctx, name) },
+		"notifications": func(ctx context.Context, c *harp.Caller, name string) error {
+			return c.Notifications().Delete(ctx, name)
+		},
+		"retention rules": func(ctx context.Context, c *harp.Caller, name string) error { return c.Retention().Delete(ctx, name) },
+		"schedules":       func(ctx context.Context, c *harp.Caller, name string) error { return c.Schedules().Delete(ctx, name) },
+	}
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sys := newSystem(t, inMemory, nil, dispatcher.Config{
+					Hosts: dispatcher.StaticHosts{{Name: "web01"}}, Senders: []notify.Sender{anySender{}},
+				})
+				remove := deletes[kind.name]
+				lostOnce(t, sys,
+					func(far *harp.Caller) error {
+						if err := remove(t.Context(), far, "n"); !errors.Is(err, harp.ErrNotFound) {
+							t.Errorf("it returns %v", err)
+						}
+						return nil
+					},
+					func() { ok(t, kind.put(t.Context(), sys.caller, "n")) })
+				ok(t, remove(t.Context(), sys.caller, "n")) // it is there
 			})
 		})
 	}

@@ -165,7 +165,7 @@ func (s *service) changeRule(ctx context.Context, id, name string, message any, 
 		}
 		s.d.changingRules.Lock()
 		defer s.d.changingRules.Unlock()
-		if _, done, err := s.d.store.DocumentsChanged(ctx, op); done || err != nil {
+		if _, done, err := s.d.changedBefore(ctx, op, "retention rule", name); done || err != nil {
 			return none, err
 		}
 		rules, err := s.d.retentionRules(ctx)
@@ -177,7 +177,7 @@ func (s *service) changeRule(ctx context.Context, id, name string, message any, 
 		}
 		to, err := change(rules, op.Time)
 		if err != nil {
-			return none, err
+			return none, s.d.rememberRefusal(ctx, op, err)
 		}
 		var content []byte
 		if to != nil {

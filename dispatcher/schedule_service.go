@@ -25,7 +25,7 @@ func (d *Dispatcher) changeSchedule(ctx context.Context, op store.Operation, nam
 		return 0, false, err
 	}
 	defer d.schedules.endTurns(turns)
-	if count, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
+	if count, done, err := d.changedBefore(ctx, op, "schedule", name); done || err != nil {
 		return count, true, err
 	}
 	s, now, unsettled := d.settleForChange(ctx, name, all)
@@ -38,6 +38,9 @@ func (d *Dispatcher) changeSchedule(ctx context.Context, op store.Operation, nam
 	}
 	if err == nil && step == nil { // that is remembered, too: asked again it must not change what others have done since
 		_, err = d.store.ChangeDocuments(ctx, store.DocumentChanges{Op: op})
+	}
+	if err != nil && s == nil {
+		err = d.rememberRefusal(ctx, op, err)
 	}
 	if err != nil || step == nil {
 		return 0, false, err

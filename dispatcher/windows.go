@@ -432,7 +432,7 @@ func (d *Dispatcher) deleteOldWindow(ctx context.Context, w *openWindow) error {
 func (d *Dispatcher) changeWindow(ctx context.Context, op store.Operation, name string, change func(is *openWindow) (*openWindow, error)) error {
 	d.windows.changing.Lock()
 	defer d.windows.changing.Unlock()
-	if _, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
+	if _, done, err := d.changedBefore(ctx, op, "window", name); done || err != nil {
 		return err
 	}
 	is, _ := d.windows.find(name)
@@ -441,7 +441,7 @@ func (d *Dispatcher) changeWindow(ctx context.Context, op store.Operation, name 
 	}
 	to, err := change(is)
 	if err != nil {
-		return err
+		return d.rememberRefusal(ctx, op, err)
 	}
 	told := harp.Event{Type: harp.EventWindowDeleted, Time: op.Time, Window: name, By: op.By}
 	var content []byte
