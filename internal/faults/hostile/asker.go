@@ -77,7 +77,12 @@ func (p *peer) isAnswered(kind byte, messages ...object) error {
 	for _, m := range messages {
 		b = append(b, frameBytes(p.nextExchange(), kind, endFlag, encode(m))...)
 	}
-	if err := p.sayBytes(b); err != nil {
+	return p.areAnswered(b)
+}
+
+// areAnswered is isAnswered of frames.
+func (p *peer) areAnswered(frames []byte) error {
+	if err := p.sayBytes(frames); err != nil {
 		return err
 	}
 	_, err := p.ask(typePing, object{})

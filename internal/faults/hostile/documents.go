@@ -430,7 +430,7 @@ func tellHostChanges(t *teller) error {
 			name := newName("nowhere")
 			for kind, m := range map[byte]object{
 				typePauseHosts: {"id", newID(), "target", name, "reason", strings.Repeat("r", 1000)}, typeLabelHosts: {"id", newID(), "target", name, "set", object{"a", fmt.Sprint(i)}},
-				92: {"id", newID(), "name", name}, typeForgetDrift: {"id", newID(), "name", name},
+				typeRemoveHost: {"id", newID(), "name", name}, typeForgetDrift: {"id", newID(), "name", name},
 			} {
 				if _, err := p.ask(kind, m); err != nil {
 					return err

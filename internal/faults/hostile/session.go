@@ -63,6 +63,7 @@ const (
 	typeDeleteGroup        = 89
 	typeLabelHosts         = 90
 	typeResults            = 91
+	typeRemoveHost         = 92
 	typeBatch              = 93
 	typeBatches            = 94
 	typeBatchPull          = 95

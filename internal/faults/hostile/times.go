@@ -13,7 +13,30 @@ import (
 var liesOfTimes = toDispatcher(caller, []lie{
 	{name: "crons whose lists are long", tell: tellLongCrons},
 	{name: "calendars whose lists are long", tell: tellLongCalendars},
-	{name: "operations without end", tell: tellOperations},
+	{name: "operations without end", tell: tellOperations(func(i int) (byte, object) {
+		return typePutGroup, aGroup(fmt.Sprint("lie-operation", i%8), "target", fmt.Sprint("x", i))
+	})},
+	{name: "labels without end", tell: tellLabels},
+	{name: "removals of hosts without end", tell: tellOperations(func(i int) (byte, object) {
+		return typeRemoveHost, object{"id", newID(), "name", []string{"called", "nowhere", lieName()}[i%3]}
+	})},
+	{name: "marks of drift forgotten without end", tell: tellOperations(func(i int) (byte, object) {
+		return typeForgetDrift, object{"id", newID(), "name", fmt.Sprint("lie", i%8)}
+	})},
+	{name: "rules of retention without end", tell: tellOperations(func(i int) (byte, object) {
+		name := fmt.Sprint("lie-operation", i%8)
+		if i%5 == 0 {
+			return typeDeleteRetention, object{"id", newID(), "name", name}
+		}
+		return typeSetRetention, aRule(name, "order", i)
+	})},
+	{name: "notifications put, tested and tried again without end", tell: tellOperations(func(i int) (byte, object) {
+		name := fmt.Sprint("lie-operation", i/5%4)
+		if i%5 == 0 {
+			return typePutNotification, aNotification(name, "on", list{"*"})
+		}
+		return typeChangeNotification, object{"id", newID(), "name", name, "kind", []string{"test", "retry", "pause", "unpause"}[i%5-1], "reason", "a lie"}
+	})},
 	{name: "one schedule paused without end", tell: tellOneSchedule},
 })
 
@@ -123,33 +146,52 @@ func tellLongCalendars(t *teller) error {
 	return t.putsBeside()
 }
 
-// tellOperations asks for as many changes at once as a session may, and keeps that up. Another caller, which wants to change something, must not
-// wait until all of them are made.
-func tellOperations(t *teller) error {
-	var telling sync.WaitGroup
-	defer telling.Wait()
-	for i := range t.many(2, 8) {
-		p, err := t.callerSession()
-		if err != nil {
-			return err
-		}
-		defer p.close()
-		telling.Go(func() {
-			for err := error(nil); err == nil; {
-				messages := make([]object, 1000)
-				for n := range messages {
-					messages[n] = aGroup(fmt.Sprint("lie-operation", (i+n)%8), "target", fmt.Sprint("x", n))
-				}
-				err = p.isAnswered(typePutGroup, messages...)
+// tellOperations asks for as many changes at once as a session may, and keeps that up. Another caller, which wants to change something, must
+// not wait until all of them are made.
+func tellOperations(operation func(i int) (byte, object)) func(t *teller) error {
+	return func(t *teller) error {
+		var telling sync.WaitGroup
+		defer telling.Wait()
+		for i := range t.many(2, 8) {
+			p, err := t.callerSession()
+			if err != nil {
+				return err
 			}
-		})
-	}
-	for range t.many(2, 10) {
-		if err := t.putsBeside(); err != nil {
-			return err
+			defer p.close()
+			telling.Go(func() {
+				for err := error(nil); err == nil; {
+					var all []byte
+					for n := range 1000 {
+						kind, m := operation(i + n)
+						all = append(all, frameBytes(p.nextExchange(), kind, endFlag, encode(m))...)
+					}
+					err = p.areAnswered(all)
+				}
+			})
 		}
+		for range t.many(2, 10) {
+			if err := t.putsBeside(); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	return nil
+}
+
+// tellLabels labels hosts without end.
+func tellLabels(t *teller) error {
+	err := tellOperations(func(i int) (byte, object) {
+		target := []string{"called", "nowhere", fmt.Sprint("lie=", i%7), "*"}[i%4]
+		return typeLabelHosts, object{"id", newID(), "target", target, "set", object{"lie", fmt.Sprint(i % 7)}}
+	})(t)
+	if err != nil {
+		return err
+	}
+	p, err := t.callerNamed("other")
+	if err != nil {
+		return err
+	}
+	return p.taken(typeLabelHosts, object{"id", newID(), "target", "*", "unset", list{"lie"}})
 }
 
 // tellOneSchedule pauses one schedule as often at once as a session may, and keeps that up. Another caller, who wants to pause it, must not
