@@ -127,6 +127,7 @@ func (s *service) fetchFor(ctx context.Context, doc windowDocument) (*openWindow
 	to, err := s.d.openFetched(ctx, doc, have)
 	if err == nil {
 		to.asked = time.Now()
+		err = to.checkFuture(s.d.now()) // the copy before may have nothing of what is asked for now
 	}
 	return to, err
 }

@@ -322,6 +322,46 @@ func TestAnEmptiedCalendarEndedItsWindow(t *testing.T) {
 	})
 }
 
+// A window that is put anew, or applied, with a pattern that selects none of the events of its calendar is refused as the first time, whatever
+// the calendar's server says, and stays as it was.
+func TestAWindowPutAnewSelectsNoEvent(t *testing.T) {
+	good := func() []byte { return eventCalendar(time.Now(), 50*time.Hour) }
+	for name, set := range map[string]func(server *calendarServer){
+		"nothing is new": func(*calendarServer) {},
+		"a new copy":     func(server *calendarServer) { server.set(append(good(), "\r\n"...), nil) },
+		"it is away":     func(server *calendarServer) { server.set(nil, errors.New("away")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &calendarServer{content: good()}
+				d := opened(t, nil, Config{Calendars: server, Hosts: StaticHosts{{Name: "a"}}})
+				put := d.Caller().Maintenance().Put
+				if err := put(t.Context(), calendarWindow()); err != nil {
+					t.Fatal(err)
+				}
+				set(server)
+				w := calendarWindow()
+				w.Calendar.Event = "Holiday*"
+				var field *harp.FieldError
+				if err := put(t.Context(), w); !errors.As(err, &field) || field.Field != "calendar" || !strings.Contains(field.Message, "has no event like") {
+					t.Errorf("it is put: %v", err)
+				}
+				_, err := d.Caller().Schedules().Apply(t.Context(), "ops", []harp.Document{{Window: &w}}, harp.ApplyOptions{})
+				if !errors.As(err, &field) || field.Field != "documents[0].calendar" {
+					t.Errorf("it is applied: %v", err)
+				}
+				if is := fetchOf(t, d); is.Calendar.Event != "" || !isHeldNow(t, d) {
+					t.Errorf("it is %+v", is)
+				}
+				w.Calendar.Event = "x*"
+				if err := put(t.Context(), w); err != nil || !isHeldNow(t, d) {
+					t.Errorf("a pattern that selects the event: %v", err)
+				}
+			})
+		})
+	}
+}
+
 // A URL that may not be fetched is refused, also where nothing is fetched at all.
 func TestCalendarURLsThatAreRefused(t *testing.T) {
 	w := calendarWindow()
