@@ -110,7 +110,7 @@ func (a *application) run(ctx context.Context, op store.Operation) (harp.Applied
 	slices.SortFunc(a.changes, func(x, y harp.DocumentChange) int {
 		return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Name, y.Name))
 	})
-	if !a.options.DryRun && len(a.changes) > 0 {
+	if !a.options.DryRun {
 		if err := a.commit(ctx, op); err != nil {
 			return harp.Applied{}, err
 		}
@@ -118,12 +118,14 @@ func (a *application) run(ctx context.Context, op store.Operation) (harp.Applied
 	return harp.Applied{Count: len(a.changes), Changes: a.changes}, nil
 }
 
-// commit stores what is planned.
+// commit stores what is planned, also that it is nothing: asked again it must not change what others have applied since.
 func (a *application) commit(ctx context.Context, op store.Operation) error {
 	a.stored.Op, a.stored.Count = op, len(a.changes)
-	a.stored.Events = append(a.stored.Events, harp.Event{
-		Type: harp.EventDocumentsApplied, Time: op.Time, By: a.who, Reason: a.managedBy + ": " + countActions(a.changes),
-	})
+	if len(a.changes) > 0 {
+		a.stored.Events = append(a.stored.Events, harp.Event{
+			Type: harp.EventDocumentsApplied, Time: op.Time, By: a.who, Reason: a.managedBy + ": " + countActions(a.changes),
+		})
+	}
 	if _, err := a.d.store.ChangeDocuments(ctx, a.stored); err != nil {
 		if errors.Is(err, harp.ErrConflict) {
 			for _, step := range a.stored.Steps {

@@ -255,3 +255,28 @@ func TestDeletingNothingAgainDeletesAnothers(t *testing.T) {
 		})
 	}
 }
+
+// Documents of which nothing was to be changed stay as whoever applies others, before that is asked again, wants them.
+func TestApplyingNothingAgainUndoesAnothers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newSystem(t, inMemory, nil, dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "web01"}}})
+		apply := func(c *harp.Caller, names ...string) error {
+			var documents []harp.Document
+			for _, name := range names {
+				documents = append(documents, harp.Document{Window: &harp.Window{Name: name, Target: "*", Cron: "* * * * *", For: time.Minute}})
+			}
+			_, err := c.Schedules().Apply(t.Context(), "site", documents, harp.ApplyOptions{Prune: true})
+			return err
+		}
+		ok(t, apply(sys.caller, "old"))
+		lostOnce(t, sys,
+			func(far *harp.Caller) error { return apply(far, "old") },
+			func() { ok(t, apply(sys.caller, "new")) })
+		if _, err := sys.caller.Maintenance().Get(t.Context(), "new"); err != nil {
+			t.Errorf("what was applied since: %v", err)
+		}
+		if _, err := sys.caller.Maintenance().Get(t.Context(), "old"); !errors.Is(err, harp.ErrNotFound) {
+			t.Errorf("what was deleted since: %v", err)
+		}
+	})
+}
