@@ -92,3 +92,36 @@ func TestADoubtfulClockIsSet(t *testing.T) {
 		}
 	})
 }
+
+// One that is set far meanwhile is taken for right a day after that, also where a dispatcher is started anew meanwhile.
+func TestADoubtfulClockIsSetFar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ahead := time.Duration(0)
+		clock := func() *wallClock {
+			return newWallClock(func() time.Time { return time.Now().Add(ahead) }, func(time.Duration) {})
+		}
+		c := clock()
+		c.doubt()
+		<-c.judged
+		time.Sleep(setLong - time.Hour)
+		ahead = 60 * 24 * time.Hour
+		c.now()
+		select {
+		case <-c.judged:
+		default:
+			t.Error("that is not stored")
+		}
+		time.Sleep(2 * time.Hour)
+		started := clock()
+		started.resume(c.document())
+		for what, c := range map[string]*wallClock{"it": c, "started anew it": started} {
+			if err := c.suspicion(); err == nil {
+				t.Errorf("%s is taken for right", what)
+			}
+		}
+		time.Sleep(setLong - 2*time.Hour)
+		if err := errors.Join(c.suspicion(), started.suspicion()); err != nil {
+			t.Errorf("a day after it was set: %v", err)
+		}
+	})
+}

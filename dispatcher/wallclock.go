@@ -30,9 +30,9 @@ type wallClock struct {
 	judged chan struct{} // whether it is right is another
 
 	mu      sync.Mutex    // guards what follows, and telling
-	trusted time.Duration // how far ahead it was when it was right
+	trusted time.Duration // how far ahead it was when it was right, or, where nobody knows whether it is, at since
 	since   time.Time     // since when it is not; zero: it is
-	unknown bool          // whether it is: then since is when that was so
+	unknown bool          // whether it is
 }
 
 func newWallClock(read func() time.Time, onSet func(by time.Duration)) *wallClock {
@@ -85,12 +85,17 @@ func (c *wallClock) noteSet() time.Time {
 
 // judgeLocked notes since when the clock has been far off what it was.
 func (c *wallClock) judgeLocked() {
-	if c.unknown {
-		return
-	}
-	c.since = time.Time{}
-	if (time.Duration(c.ahead.Load()) - c.trusted).Abs() >= setFar {
+	ahead := time.Duration(c.ahead.Load())
+	isFar := (ahead - c.trusted).Abs() >= setFar
+	switch {
+	case isFar && c.unknown:
+		c.trusted, c.since = ahead, time.Now()
+	case isFar:
 		c.since = time.Now()
+	case c.unknown:
+		return
+	default:
+		c.since = time.Time{}
 	}
 	signal(c.judged)
 }
@@ -127,7 +132,7 @@ func (c *wallClock) resume(doc clockDocument) {
 func (c *wallClock) doubt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.since, c.unknown = time.Now(), true
+	c.trusted, c.since, c.unknown = time.Duration(c.ahead.Load()), time.Now(), true
 	signal(c.judged)
 }
 
