@@ -293,10 +293,14 @@ func (a *application) storeDocument(ctx context.Context, kind, name string, cont
 
 // checkUses refuses groups that are gone and used, and windows that cannot use theirs any more.
 func (a *application) checkUses(context.Context) error {
-	gone := map[string]bool{}
+	gone, changed := map[string]bool{}, map[string]bool{}
 	for _, c := range a.changes {
-		if c.Kind == harp.GroupDocument && c.Action == harp.DocumentDeleted {
+		switch {
+		case c.Kind != harp.GroupDocument:
+		case c.Action == harp.DocumentDeleted:
 			gone[c.Name] = true
+		default:
+			changed[c.Name] = true
 		}
 	}
 	if group, user := a.groups.userOf(gone); user != "" {
@@ -317,7 +321,7 @@ func (a *application) checkUses(context.Context) error {
 		a.d.reviewAllHolds()
 		signal(a.d.windows.changed)
 	})
-	return a.windows.checkGroup("", a.targets)
+	return a.windows.checkGroups(changed, a.targets)
 }
 
 // scheduleNames are the schedules of documents, and those that are to be deleted, by name.

@@ -69,6 +69,33 @@ func TestDamagedWindows(t *testing.T) {
 	}
 }
 
+// A damaged group that a window uses keeps no documents from being applied that are not about it, and some from being applied that make it one that no
+// window may use.
+func TestDocumentsBesideADamagedGroup(t *testing.T) {
+	disk := memory.NewDisk()
+	hosts := Config{Hosts: StaticHosts{{Name: "a"}}}
+	s, ctx := opened(t, memory.OpenDisk(disk, nil), hosts).service(ada), t.Context()
+	err := errors.Join(s.PutGroup(ctx, harp.NewID(), "g", "a"), s.PutWindow(ctx, harp.NewID(), harp.Window{Name: "w", Target: "@g", From: time.Now()}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := opened(t, damagedDocuments{memory.OpenDisk(disk, nil), []string{groupKind}}, hosts)
+	apply := func(name, text string) error {
+		documents := []harp.Document{{Group: &harp.Group{Name: name, Target: text}}}
+		_, err := d.service(ada).ApplyDocuments(ctx, harp.NewID(), "site", documents, harp.ApplyOptions{})
+		return err
+	}
+	if err := apply("other", "a"); err != nil {
+		t.Errorf("another group: %v", err)
+	}
+	if err := apply("g", "host.online=true"); !errors.Is(err, harp.ErrInvalid) {
+		t.Errorf("the group, as what its hosts are at the moment: %v", err)
+	}
+	if err := errors.Join(apply("g", "a"), d.windows.problem()); err != nil {
+		t.Errorf("the group: %v", err)
+	}
+}
+
 // A host whose labels are damaged is in each window, until they are set anew.
 func TestWindowsOfAHostWithDamagedLabels(t *testing.T) {
 	for name, change := range map[string]struct {

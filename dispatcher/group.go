@@ -330,7 +330,7 @@ func (d *Dispatcher) putGroup(ctx context.Context, op store.Operation, g harp.Gr
 		err = d.groups.checkRoom(g)
 	}
 	if err == nil {
-		err = d.windows.checkGroup(g.Name, with)
+		err = d.windows.checkGroups(map[string]bool{g.Name: true}, with)
 	}
 	if err == nil {
 		err = d.storeGroup(ctx, op, g.Name, wire.Encode(g))

@@ -158,14 +158,14 @@ func usedBy(e *target.Expr, groups *target.Groups) iter.Seq2[string, *target.Exp
 	}
 }
 
-// uses reports whether a target uses a group, by others too.
-func uses(text, group string, groups *target.Groups) bool {
+// uses reports whether a target uses one of some groups, by others too.
+func uses(text string, some map[string]bool, groups *target.Groups) bool {
 	e, err := target.Parse(text)
 	if err != nil {
 		return false
 	}
 	for name := range usedBy(e, groups) {
-		if name == group {
+		if some[name] {
 			return true
 		}
 	}
@@ -301,14 +301,14 @@ func (ws *windows) checkRoom(w *openWindow) error {
 	return checkHalf(w.By, "windows", has, more, documentRoom{maxWindows, maxWindowBytes})
 }
 
-// checkGroup refuses a group that windows use, by other groups too, and that asks what a host is at the moment, or is too much. groups
-// are as they will be with it. Errors: harp.ErrInvalid (target), harp.ErrRefused.
-func (ws *windows) checkGroup(group string, groups *target.Groups) error {
+// checkGroups refuses changed groups that windows use, by other groups too, and that ask what a host is at the moment, or are too much. groups
+// are as they will be with them. Errors: harp.ErrInvalid (target), harp.ErrRefused.
+func (ws *windows) checkGroups(changed map[string]bool, groups *target.Groups) error {
 	sum := 0
 	for _, w := range ws.all() {
 		weight, err := checkWindowTarget(w.Window.Target, groups)
 		var field *harp.FieldError
-		if errors.As(err, &field) && w.err == nil && (ws.problemOf(w) == nil || uses(w.Window.Target, group, groups)) { // else it could not be used before either
+		if errors.As(err, &field) && w.err == nil && (ws.problemOf(w) == nil || uses(w.Window.Target, changed, groups)) { // else it could not be used before either
 			field.Message = "window " + w.Window.Name + " uses it: " + field.Message
 			return field
 		}
