@@ -449,3 +449,19 @@ func TestAPauseDoesNotBeginAnewForWhatComesAfter(t *testing.T) {
 		}
 	})
 }
+
+// TestAPauseDoesNotBeginAnewForOtherTimes: the pause of a schedule has ended by itself, the clock is set back into it, and the schedule is given
+// other times: they fire.
+func TestAPauseDoesNotBeginAnewForOtherTimes(t *testing.T) {
+	inTimetable(t, func(s *harp.Schedule) { s.Cron = "0 3 1 6 *" }, func(w *timetable) {
+		w.must(w.schedules().Pause(w.Context(), "s", "disks", time.Now().Add(5*time.Minute)))
+		w.pass(6)
+		w.ahead.Store(int64(-4 * time.Minute))
+		s := w.status().Schedule
+		s.Cron = "* * * * *"
+		w.must(w.schedules().Put(w.Context(), s))
+		w.pass(2)
+		w.fired(3, 4)
+		w.wrote()
+	})
+}

@@ -33,7 +33,7 @@ func (l ScheduleLife) NoteEnd(e ScheduleEnd, now time.Time) ScheduleDecision {
 	if l.Through.After(now) && e.At.Before(l.Through) {
 		l.Through = e.At
 	}
-	l.Pauses = slices.DeleteFunc(slices.Clone(l.Pauses), func(p SchedulePause) bool { return p.Over && p.Until.After(now) })
+	l = l.dropPausesAhead(now)
 	if len(l.Ends) >= MaxEnds {
 		return l.settleEnds([]ScheduleEnd{e}, harp.TimeMissed, harp.TimeTooLate, "too many ended before")
 	}

@@ -420,6 +420,13 @@ func (l ScheduleLife) EndPause() ScheduleLife {
 	return l
 }
 
+// dropPausesAhead returns the life without pauses that are over and end only after now, as the clock was set back: for what was not looked at yet
+// they do not begin anew.
+func (l ScheduleLife) dropPausesAhead(now time.Time) ScheduleLife {
+	l.Pauses = slices.DeleteFunc(slices.Clone(l.Pauses), func(p SchedulePause) bool { return p.Over && p.Until.After(now) })
+	return l
+}
+
 // Pause returns the life of a schedule that fires nothing from p.Since on. It takes the place of a pause that has not
 // ended.
 func (l ScheduleLife) Pause(p SchedulePause, times ScheduleTimes) ScheduleLife {
@@ -555,6 +562,7 @@ func (l ScheduleLife) Change(r, next ScheduleRules, before, after ScheduleTimes,
 		d.Life.Through = through
 	}
 	d.Life = d.Life.settled(d.Life.Through) // what is skipped stays so, also where the new times have it not: others may have it again
+	d.Life = d.Life.dropPausesAhead(at.Now)
 	return d, nil
 }
 
