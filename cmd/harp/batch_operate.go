@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -116,6 +117,9 @@ var retriable = []struct {
 func retryFlags(s harp.BatchStatus) string {
 	flags := ""
 	for _, r := range retriable {
+		if r.state == harp.StateCancelled && s.Reason == "" { // each by itself, as the batch was not
+			continue
+		}
 		if r.state != "" && s.Counts[r.state] > 0 {
 			flags += " --" + r.flag
 		}
@@ -170,12 +174,22 @@ func (c *cli) retryBatch(ctx context.Context, caller *harp.Caller, f *batchFlags
 	if f.dryRun && f.options.Drift != "" {
 		opts = append(opts, harp.DryRun())
 	}
-	p, err := planRetry(ctx, caller, f, batch, which, opts)
-	if err != nil {
-		return err
-	}
 	call := func(more ...harp.Option) (*harp.Batch, error) {
 		return batch.Retry(ctx, which, slices.Concat(opts, more)...)
+	}
+	made := func(again *harp.Batch) error {
+		return c.batchMade(ctx, again, f, "batch "+again.ID()+" repeats "+batch.ID())
+	}
+	p, err := planRetry(ctx, caller, f, batch, which, opts)
+	if (errors.Is(err, harp.ErrConflict) || selectsNone(err)) && f.mayExist() && !f.dryRun {
+		again, asked := call(harp.Confirmed(noHosts))
+		if asked != nil {
+			return didNotRun(asked)
+		}
+		return made(again)
+	}
+	if err != nil {
+		return err
 	}
 	if f.dryRun {
 		return c.rehearseBatch(ctx, p, func(dry harp.Option) (*harp.Batch, error) { return call(dry) })
@@ -192,7 +206,7 @@ func (c *cli) retryBatch(ctx context.Context, caller *harp.Caller, f *batchFlags
 	if err != nil {
 		return didNotRun(err)
 	}
-	return c.batchMade(ctx, again, f, "batch "+again.ID()+" repeats "+p.retryOf)
+	return made(again)
 }
 
 // confirmRetry is confirmBatch for members that are called again: they were confirmed once, so that where nobody can be asked only

@@ -12,6 +12,7 @@ import (
 // batchFake is the batch that a fake dispatcher has.
 type batchFake struct {
 	preview harp.Preview
+	unseen  error                            // of previews; nil: there is one
 	status  func(asked int) harp.BatchStatus // how far it is when it is asked for the n-th time
 	log     []harp.HostRecord
 	more    chan harp.HostRecord // what comes of its log later; closed at its end

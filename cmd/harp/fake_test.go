@@ -198,6 +198,9 @@ func (f *fake) PreviewBatch(_ context.Context, call harp.Submission) (harp.Previ
 	if _, err := f.ListHosts(context.Background(), req.Target, ""); err != nil && req.RetryOf == "" {
 		return harp.Preview{}, err
 	}
+	if f.batches.unseen != nil {
+		return harp.Preview{}, f.batches.unseen
+	}
 	p := f.batches.preview
 	if p.Hosts == 0 {
 		p.Hosts = len(f.hosts)

@@ -217,6 +217,29 @@ func TestACallWhoseHostsAreGoneIsFound(t *testing.T) {
 	}
 }
 
+// A batch by which another was made again is found though that one goes on, or its hosts are gone: whoever has the id is asked.
+func TestARetryThatWasMadeIsFound(t *testing.T) {
+	for _, refused := range []error{failures.New("conflict", "batch B is running").Err(), failures.NotFound("target", "hosts")} {
+		for args, code := range map[string]int{
+			"--id " + batchID: exitOK, "--idempotency-key k": exitOK,
+			"": exitCode(refused, false), "--id new": exitCode(refused, false), "--dry-run --id " + batchID: exitCode(refused, false),
+		} {
+			f := running(t, 3)
+			f.batches.unseen = refused
+			f.feed.requests = map[string]harp.Request{batchID: {ID: batchID, Needs: []string{harp.NeedBatch}, Target: "demo*", Procedure: "count", Args: harp.Value{0xc0}}}
+			got := runFake(t, t.Context(), f, nil, strings.Fields("batch retry "+batchID+" -d "+args)...)
+			if got.code != code || (len(f.submitted) == 1) != (code == exitOK) {
+				t.Errorf("%q, where it is refused with %v: got %+v and %d submissions", args, refused, got, len(f.submitted))
+			}
+			for _, r := range f.submitted {
+				if r.Batch.Confirmed != noHosts {
+					t.Errorf("%q: confirmed is %q", args, r.Batch.Confirmed)
+				}
+			}
+		}
+	}
+}
+
 // The arguments of what has run are as they were then, whatever hosts offer now: another procedure of that name, or none.
 func TestArgumentsOfWhatHasRun(t *testing.T) {
 	for words, was := range map[string]harp.Args{
@@ -626,5 +649,24 @@ func TestRunOnHostsOfAFile(t *testing.T) {
 	got = runFake(t, t.Context(), f, typed(long.String()), "run", "--hosts-file", "-", "count", "to=3", "-y", "-d")
 	if last := f.submitted[len(f.submitted)-1]; got.code != exitOK || last.Target != "" || last.List == nil || last.List.Count != 1000 {
 		t.Errorf("got %+v, and asked for %+v", got, last)
+	}
+}
+
+// What is said of calling members again names none that the command does not find: of a batch that was not cancelled none was cancelled with it.
+func TestRetryIsSaidOfWhatIsCalledAgain(t *testing.T) {
+	for _, c := range []struct {
+		state  harp.BatchState
+		reason string
+		counts map[harp.State]int
+		want   string
+	}{
+		{harp.BatchFailed, "", map[harp.State]int{harp.StateSucceeded: 2, harp.StateCancelled: 1}, ""},
+		{harp.BatchFailed, "", map[harp.State]int{harp.StateFailed: 2, harp.StateCancelled: 1}, " --failed"},
+		{harp.BatchFailed, harp.BatchReasonFailures, map[harp.State]int{harp.StateExpired: 2, harp.StateCancelled: 1}, " --unreachable --not-started"},
+		{harp.BatchCancelled, harp.BatchReasonRequested, map[harp.State]int{harp.StateCancelled: 1}, " --not-started"},
+	} {
+		if got := retryFlags(harp.BatchStatus{State: c.state, Reason: c.reason, Counts: c.counts}); got != c.want {
+			t.Errorf("of %v %v: %q, want %q", c.state, c.counts, got, c.want)
+		}
 	}
 }
