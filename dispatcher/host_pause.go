@@ -90,7 +90,7 @@ func isPaused(p *harp.HostPause, now time.Time) bool {
 func (d *Dispatcher) pauseHosts(ctx context.Context, op store.Operation, expr string, pause *harp.HostPause) (int, error) {
 	d.labelling.Lock()
 	defer d.labelling.Unlock()
-	if n, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
+	if n, done, err := d.changedBefore(ctx, op, "target", expr); done || err != nil {
 		return n, err
 	}
 	if pause != nil && !pause.Until.IsZero() && !pause.Until.After(op.Time) {
@@ -107,7 +107,7 @@ func (d *Dispatcher) pauseHosts(ctx context.Context, op store.Operation, expr st
 		return nil
 	})
 	if err != nil {
-		return 0, err
+		return 0, d.rememberRefusal(ctx, op, err)
 	}
 	if pause != nil { // it pays for its end, too, which is not refused for want of room for the hosts
 		if err := d.principals.admitOperation(op.By, len(all)*2*(operationBytes+len(pause.Reason))); err != nil {

@@ -87,7 +87,7 @@ func (d *Dispatcher) loadLabels(ctx context.Context) error {
 func (d *Dispatcher) labelHosts(ctx context.Context, op store.Operation, expr string, set map[string]string, unset []string) (int, error) {
 	d.labelling.Lock()
 	defer d.labelling.Unlock()
-	if n, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
+	if n, done, err := d.changedBefore(ctx, op, "target", expr); done || err != nil {
 		return n, err
 	}
 	count := 0
@@ -105,7 +105,7 @@ func (d *Dispatcher) labelHosts(ctx context.Context, op store.Operation, expr st
 		return nil
 	})
 	if err != nil {
-		return 0, err
+		return 0, d.rememberRefusal(ctx, op, err)
 	}
 	did := text.Shorten(labelChange(set, unset), maxLabelled, "…")
 	if err := d.principals.admitBytes(op.By, len(all)*(operationBytes+len(did))); err != nil {

@@ -280,3 +280,39 @@ func TestApplyingNothingAgainUndoesAnothers(t *testing.T) {
 		}
 	})
 }
+
+// Hosts that a target did not select as it was unpaused, paused or labelled stay as whoever has it select them then wants them.
+func TestChangingNoHostsAgainChangesOthers(t *testing.T) {
+	second := func(_ int, err error) error { return err }
+	for name, change := range map[string]func(ctx context.Context, h *harp.Hosts) error{
+		"unpause": func(ctx context.Context, h *harp.Hosts) error { return second(h.Unpause(ctx, "role=db")) },
+		"pause": func(ctx context.Context, h *harp.Hosts) error {
+			return second(h.Pause(ctx, "role=db", "mine", time.Time{}))
+		},
+		"label": func(ctx context.Context, h *harp.Hosts) error {
+			return second(h.Label(ctx, "role=db", map[string]string{"env": "dev"}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sys := newSystem(t, inMemory, nil, dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "web01"}}})
+				hosts := sys.caller.Hosts()
+				lostOnce(t, sys,
+					func(far *harp.Caller) error {
+						if err := change(t.Context(), far.Hosts()); !errors.Is(err, harp.ErrNotFound) {
+							t.Errorf("it returns %v", err)
+						}
+						return nil
+					},
+					func() {
+						must[int](t)(hosts.Label(t.Context(), "web01", map[string]string{"role": "db", "env": "prod"}))
+						must[int](t)(hosts.Pause(t.Context(), "role=db", "disk", time.Time{}))
+					})
+				h := must[harp.HostStatus](t)(hosts.Get(t.Context(), "web01"))
+				if h.Pause == nil || h.Pause.Reason != "disk" || h.Labels["env"] != "prod" {
+					t.Errorf("its pause is %+v, its labels %v", h.Pause, h.Labels)
+				}
+			})
+		})
+	}
+}
