@@ -271,8 +271,12 @@ func (d *Dispatcher) deleting(s *scheduled, who harp.Principal, now time.Time) *
 		if one.Entry == nil {
 			return
 		}
-		one.Entry.By, one.Events[0].By = who, who
-		step.Entries, step.Events = append(step.Entries, one.Entry), append(step.Events, one.Events...)
+		one.Events[0].By = who
+		for _, entry := range append(one.Entries, one.Entry) {
+			entry.By = who
+			step.Entries = append(step.Entries, entry)
+		}
+		step.Events = append(step.Events, one.Events...)
 	}
 	life := s.state.ScheduleLife
 	if s.err != nil && s.revision > 0 {

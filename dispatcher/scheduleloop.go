@@ -309,6 +309,11 @@ func (d *Dispatcher) settling(s *scheduled, dec store.ScheduleDecision, refused 
 		entry.By = step.State.BackfillBy
 	}
 	step.Entry, step.Events = entry, []harp.Event{e}
+	for _, run := range dec.More {
+		more := *entry
+		more.From, more.To, more.Count = run.From, run.To, run.Count
+		step.Entries = append(step.Entries, &more)
+	}
 	return step
 }
 

@@ -546,3 +546,36 @@ func TestThatTheClockWasSetIsStoredOnceThereIsRoom(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatIsLeftOfABackfillIsListedSince: what was left of a backfill as its schedule was deleted is in the ledger since a time behind one that fired
+// between them.
+func TestWhatIsLeftOfABackfillIsListedSince(t *testing.T) {
+	inTimetable(t, nil, func(w *timetable) {
+		skip := func(minutes int) {
+			w.must(w.schedules().Pause(w.Context(), "s", "disks", time.Time{}))
+			w.pass(minutes)
+			w.must(w.schedules().Unpause(w.Context(), "s"))
+		}
+		skip(2)
+		w.pass(1)
+		skip(2)
+		w.takes.Store(int64(time.Minute))
+		n, err := w.schedules().Backfill(w.Context(), "s", w.begun.Add(time.Minute), time.Now())
+		if w.must(err); n != 4 {
+			w.Fatalf("%d times are backfilled", n)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		w.fired(3, 1)
+		w.must(w.schedules().Delete(w.Context(), "s"))
+		last := time.Time{}
+		for e, err := range w.schedules().Ledger(w.Context(), harp.LedgerFilter{Schedule: "s", From: w.begun.Add(4 * time.Minute)}) {
+			if w.must(err); e.Kind == harp.LedgerBackfill {
+				last = e.To
+			}
+		}
+		if want := w.begun.Add(5 * time.Minute); !last.Equal(want) {
+			w.Errorf("what was left is listed until %v, want %v", last, want)
+		}
+	})
+}

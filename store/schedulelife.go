@@ -132,6 +132,7 @@ type ScheduleDecision struct {
 	Late    time.Duration // fire: by how much; of a time and of ends
 	Ends    []ScheduleEnd // fire, settle: for or of which, in the order of their times; none: it is about times
 	Entry   LedgerRun     // settle: replaces the one with the same From; zero if the ledger has the time already
+	More    []LedgerRun   // settle: further entries, of what is left of a backfill: none reaches over a time that has fired
 	Cancel  string        // queue: the batch to cancel
 	Wake    time.Time     // wait: the next time; zero: there is none
 	of      ScheduleLife  // fire: the life that it was decided of
@@ -146,7 +147,7 @@ const maxCounted = 10_000
 // looked at again, however the clock is set. About ends of runs that the schedule comes after it decides alike: see nextEnd.
 func (l ScheduleLife) Next(r ScheduleRules, times ScheduleTimes, at ScheduleSight) ScheduleDecision {
 	if len(l.Lost) > 0 {
-		return l.settleLost()
+		return l.settleLost(times)
 	}
 	if !l.Waiting.IsZero() {
 		if d, decided := l.nextWaiting(r, times, at); decided {
@@ -508,16 +509,25 @@ func (l ScheduleLife) Restore(at time.Time) ScheduleLife {
 }
 
 // settleLost decides about what was left of a backfill as the backup was made: it may have fired since.
-func (l ScheduleLife) settleLost() ScheduleDecision {
-	d := settleBackfill(l, l.Lost, harp.TimeMissed, harp.TimeRestored, "")
+func (l ScheduleLife) settleLost(times ScheduleTimes) ScheduleDecision {
+	d := settleBackfill(l, times, l.Lost, harp.TimeMissed, harp.TimeRestored, "")
 	d.Life.Lost = nil
 	return d
 }
 
-// settleBackfill decides about all that is left of a backfill together.
-func settleBackfill(l ScheduleLife, left []time.Time, outcome harp.TimeOutcome, reason, detail string) ScheduleDecision {
+// settleBackfill decides about all that is left of a backfill together. Times that follow one another are one entry.
+func settleBackfill(l ScheduleLife, times ScheduleTimes, left []time.Time, outcome harp.TimeOutcome, reason, detail string) ScheduleDecision {
 	d := ScheduleDecision{Kind: DecideSettle, Life: l, Fires: FireBackfill, Entry: oneTime(outcome, reason, detail, left[0])}
-	d.Entry.To, d.Entry.Count = left[len(left)-1], len(left)
+	last := &d.Entry
+	for _, nominal := range left[1:] {
+		if next, ok := times.Next(last.To); ok && next.Nominal.Equal(nominal) {
+			last.To = nominal
+			last.Count++
+			continue
+		}
+		d.More = append(d.More, oneTime(outcome, reason, detail, nominal))
+		last = &d.More[len(d.More)-1]
+	}
 	return d
 }
 
@@ -572,7 +582,7 @@ func (l ScheduleLife) Change(r, next ScheduleRules, before, after ScheduleTimes,
 func (l ScheduleLife) Abandon(times ScheduleTimes, now time.Time) ScheduleDecision {
 	const why = "the schedule was deleted"
 	if len(l.Lost) > 0 {
-		return l.settleLost()
+		return l.settleLost(times)
 	}
 	if !l.Waiting.IsZero() {
 		return l.settleWaiting(harp.TimeSkipped, harp.TimeByHand, why)
@@ -581,7 +591,7 @@ func (l ScheduleLife) Abandon(times ScheduleTimes, now time.Time) ScheduleDecisi
 		return l.without(0).settleEnds(l.Ends[:1], harp.TimeSkipped, harp.TimeByHand, why)
 	}
 	if len(l.Backfill) > 0 {
-		d := settleBackfill(l, l.Backfill, harp.TimeSkipped, harp.TimeByHand, why)
+		d := settleBackfill(l, times, l.Backfill, harp.TimeSkipped, harp.TimeByHand, why)
 		d.Life.Backfill = nil
 		return d
 	}

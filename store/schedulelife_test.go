@@ -274,8 +274,10 @@ func TestAbandonManyTimes(t *testing.T) {
 func TestAbandonABackfill(t *testing.T) {
 	life := store.ScheduleLife{Through: tick(9), Backfill: []time.Time{tick(3), tick(4), tick(7)}}
 	d := life.Abandon(ticks{1, 0}, tick(9))
-	want := store.LedgerRun{Outcome: harp.TimeSkipped, Reason: harp.TimeByHand, Detail: "the schedule was deleted", From: tick(3), To: tick(7), Count: 3}
-	if d.Kind != store.DecideSettle || d.Fires != store.FireBackfill || d.Entry != want || !d.Life.Through.Equal(tick(9)) {
+	want := store.LedgerRun{Outcome: harp.TimeSkipped, Reason: harp.TimeByHand, Detail: "the schedule was deleted", From: tick(3), To: tick(4), Count: 2}
+	more := want // 5 and 6 have fired, and no entry reaches over them
+	more.From, more.To, more.Count = tick(7), tick(7), 1
+	if d.Kind != store.DecideSettle || d.Fires != store.FireBackfill || d.Entry != want || !slices.Equal(d.More, []store.LedgerRun{more}) || !d.Life.Through.Equal(tick(9)) {
 		t.Errorf("told is %+v", d)
 	}
 	if d = d.Life.Abandon(ticks{1, 0}, tick(9)); d.Kind != store.DecideWait {
