@@ -239,8 +239,10 @@ var batching = []rule{
 			return err
 		}
 		anew := func() store.Operation { return store.Operation{ID: w.id(), By: caller, Time: w.now} }
-		w.wants(approve(2, anew()), store.ErrIllegal) // it is not over yet
+		early := anew()
+		w.wants(approve(2, early), store.ErrIllegal) // it is not over yet
 		w.apply(first[0], store.End)
+		w.wants(approve(2, early), store.ErrIllegal) // nor was it then
 		w.wants(approve(3, anew()), store.ErrIllegal)
 		w.is(b, harp.BatchPaused, harp.BatchReasonWave, 1)
 		second := anew()

@@ -197,6 +197,32 @@ var batchCorners = []rule{
 		w.onHosts(claimed, "h001")
 		w.checkBatch(b)
 	}},
+	{"batch/full/resumed", "a member whose host is full as its batch is resumed holds no slot, also where others wait there before it", func(w *world) {
+		w.st.SetGate("h000", store.Gate{Open: true, Most: 1})
+		w.gate("h001", "h002")
+		w.submit(on("h000"))
+		w.submit(on("h000"))
+		b := w.batch(hostsOf(3), parallel(1))
+		second := w.advance().Claimed
+		w.onHosts(second, "h001")
+		w.change(b, store.BatchPaused)
+		w.onHosts(w.apply(second[0], store.End).Claimed)
+		w.change(b, store.BatchResumed)
+		w.onHosts(w.advance().Claimed, "h002")
+		w.checkBatch(b)
+	}},
+	{"batch/full/back", "of the members that waited for a host that has come back those hold a slot for which it has room", func(w *world) {
+		w.gate("h001")
+		slow := plan(func(p *store.BatchPlan) { p.Rate, p.RatePer = 1, time.Minute })
+		first, second := w.batch(hostsOf(2), parallel(1), slow), w.batch(hostsOf(2), parallel(1), slow)
+		w.onHosts(w.advance().Claimed)
+		w.st.SetGate("h000", store.Gate{Open: true, Most: 1})
+		w.ids(w.claim(10, "h000"), w.members(first)[0])
+		w.pass(time.Minute)
+		w.ids(w.advance().Claimed, w.members(second)[1])
+		w.checkBatch(first)
+		w.checkBatch(second)
+	}},
 	{"batch/busy/behind", "a member that was parked does not keep others of its procedure waiting for their agent", func(w *world) {
 		w.gate("h000")
 		before := w.submit(on("h000"))

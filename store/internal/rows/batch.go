@@ -507,7 +507,10 @@ func (s *Store) ChangeBatch(ctx context.Context, text string, e store.BatchEvent
 				return doneRow{Missing: true}, err
 			}
 			before := b.shown()
-			if err := s.changeBatch(t, b, e); err != nil {
+			switch err := s.changeBatch(t, b, e); {
+			case errors.Is(err, store.ErrIllegal): // and stays so: asked again it would be of what nobody had seen
+				return doneRow{Missing: true}, nil
+			case err != nil:
 				return doneRow{}, err
 			}
 			s.sched.RingBatch(b.slots, nanos(e.At))

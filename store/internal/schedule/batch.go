@@ -3,6 +3,7 @@ package schedule
 import (
 	"iter"
 	"maps"
+	"slices"
 
 	"github.com/tidwall/btree"
 
@@ -236,15 +237,28 @@ func (s *Schedule) Unpark(b *Batch, now int64) *Job {
 }
 
 // takeSlotsOf gives members that wait for a host which has come the slots of their batches that are free:
-// one that waits in its queue from now on holds one.
+// those that wait in their queue from now on hold one, and of the others as many as the host has room for.
 func (h *host) takeSlotsOf() {
+	var next []*Job
+	take := func(e *Job) {
+		if !e.isBlocked() {
+			e.takeBatchSlot()
+		}
+	}
 	for l := range h.hostQueues {
+		free := l.queue.free()
 		l.entries.Scan(func(e *Job) bool {
-			if !e.isBlocked() {
-				e.takeBatchSlot()
+			if free--; free >= 0 {
+				next = append(next, e)
+			} else {
+				take(e)
 			}
 			return true
 		})
+	}
+	slices.SortFunc(next, (*Job).Compare)
+	for _, e := range next[:min(len(next), h.gate.Most-len(h.active))] {
+		take(e)
 	}
 }
 

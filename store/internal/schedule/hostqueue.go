@@ -34,7 +34,7 @@ func (s *Schedule) joinHostQueue(e *Job, now int64) {
 		return
 	}
 	q, h := e.Queue, e.host
-	if !h.gate.Open {
+	if !h.mayStart() {
 		s.giveBatchSlot(e)
 	}
 	l := q.hostQueues[h]
