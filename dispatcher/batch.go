@@ -338,11 +338,15 @@ func batchStatus(b *store.Batch) harp.BatchStatus {
 		}
 		steps = append(steps, s.Procedure)
 	}
+	early := b.Early
+	if b.IsOver() { // then the log tells of them
+		early = 0
+	}
 	return harp.BatchStatus{
 		ID: b.ID, Target: b.Target, Procedure: b.Member.Procedure, Steps: steps, RetryOf: b.Member.RetryOf, Schedule: b.Member.Schedule,
 		DryRun: b.Member.DryRun, Labels: b.Member.Labels, Caller: b.Member.Principal,
 		State: b.State, Reason: b.Reason, Since: b.Since, Hosts: b.Hosts, Reached: b.Reached, Wave: b.Wave, Waves: len(b.Plan.Waves),
-		Parallel: b.Plan.Parallel, StopAfter: b.Plan.StopAfter, Failures: b.Failures, Counts: memberCounts(b), Skipped: b.Skipped,
+		Parallel: b.Plan.Parallel, StopAfter: b.Plan.StopAfter, Failures: b.Failures, Counts: memberCounts(b), Early: early, Skipped: b.Skipped,
 		Pause: b.Pause, Cancel: b.Cancel, SubmitTime: b.Member.SubmitTime, EndTime: b.EndTime,
 	}
 }

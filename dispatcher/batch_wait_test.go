@@ -72,6 +72,31 @@ func TestWaitForAMemberThatIsLeftOut(t *testing.T) {
 	})
 }
 
+// A member that is cancelled before the turn of its host is counted as one of which the log does not tell yet.
+func TestCountOfMembersThatWereCancelledBeforeTheirTurn(t *testing.T) {
+	everyWiring(t, func(t *testing.T, sys *system) {
+		ctx := t.Context()
+		sys.webs(3)
+		b := must[*harp.Batch](t)(sys.caller.Target("web*").Call(ctx, "host.name", nil, harp.StartAfter(time.Now().Add(time.Hour))))
+		must[bool](t)(b.Job("web02").Cancel(ctx))
+		if s := must[harp.BatchStatus](t)(b.Status(ctx)); s.Early != 1 || s.Counts[harp.StateCancelled] != 1 {
+			t.Errorf("it is %+v", s)
+		}
+		must[int](t)(b.Cancel(ctx))
+		if s := must[harp.BatchStatus](t)(b.Wait(ctx)); s.Early != 0 || s.Counts[harp.StateCancelled] != 3 {
+			t.Errorf("cancelled, it is %+v", s)
+		}
+		told := 0
+		for _, err := range b.Results(ctx) {
+			ok(t, err)
+			told++
+		}
+		if told != 3 {
+			t.Errorf("of 3 members the ends of %d are told", told)
+		}
+	})
+}
+
 // A member whose host is not reached holds nothing that could be given up, and is there all the same.
 func TestForceLostOfAMemberThatIsNotReached(t *testing.T) {
 	everyWiring(t, func(t *testing.T, sys *system) {

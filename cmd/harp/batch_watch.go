@@ -201,7 +201,7 @@ func (w *batchWatch) isHeld() bool {
 // isTold reports whether all that has ended was told.
 func (w *batchWatch) isTold() bool {
 	if w.since == 0 && !w.tail {
-		return w.told >= endedMembers(w.status)
+		return w.told >= endedMembers(w.status)-w.status.Early
 	}
 	return time.Since(w.heard) > 2*askEvery // nobody knows how many were told before
 }

@@ -399,6 +399,29 @@ func TestAPausedBatchEndsTheCommand(t *testing.T) {
 	})
 }
 
+// So does one of which a member was cancelled before its host's turn: how that ended comes when the turn does.
+func TestAPausedBatchWithAMemberThatWasCancelledEndsTheCommand(t *testing.T) {
+	for args, code := range map[string]int{"run demo* count to=3 -y --id " + batchID: exitCancelled, "batch results --no-wait " + batchID: exitOK} {
+		synctest.Test(t, func(t *testing.T) {
+			f := running(t, 7)
+			all := f.batches
+			f.batches.log, f.batches.more = all.log[:2:2], make(chan harp.HostRecord)
+			f.batches.status = func(int) harp.BatchStatus {
+				s := all.status(1)
+				s.State, s.Reason, s.EndTime, s.Reached = harp.BatchPaused, harp.BatchReasonOperator, time.Time{}, 2
+				s.Counts, s.Early = map[harp.State]int{harp.StateSucceeded: 2, harp.StateCancelled: 1, harp.StateQueued: 4}, 1
+				return s
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			got := runFake(t, ctx, f, nil, strings.Fields(args)...)
+			if got.code != code || ctx.Err() != nil {
+				t.Errorf("%s: got %+v", args, got)
+			}
+		})
+	}
+}
+
 // How a batch ended is waited for where its dispatcher does not answer just when its log has ended.
 func TestTheEndOfABatchIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

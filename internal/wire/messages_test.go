@@ -132,7 +132,7 @@ func batchMessages() map[string]any {
 		"batch_status": harp.BatchStatus{
 			ID: "b", Target: "web*", Procedure: "p", Steps: []string{"p", "q"}, RetryOf: "a", Schedule: "s", DryRun: true, Labels: map[string]string{"a": "1"}, Caller: someCaller,
 			State: "paused", Reason: "operator", Since: at(1), Hosts: 9, Reached: 5, Wave: 1, Waves: 2, Parallel: 3, StopAfter: 4, Failures: 1,
-			Counts: map[harp.State]int{"failed": 1}, Skipped: map[string]int{"offline": 1},
+			Counts: map[harp.State]int{"failed": 1}, Early: 2, Skipped: map[string]int{"offline": 1},
 			Pause:  &harp.BatchPause{By: someCaller, Reason: "r", Time: at(2), Until: at(3)},
 			Cancel: &harp.CancelRequest{By: someCaller, Time: at(4), Now: true}, SubmitTime: at(5), EndTime: at(6),
 		},
