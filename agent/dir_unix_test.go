@@ -156,7 +156,7 @@ func TestCheckOfAnothersJournal(t *testing.T) {
 	}
 }
 
-// TestAPipeForALockKeepsNobodyWaiting checks that who reads the lock of an agent that may be another user's, as root does to drain it, does not wait
+// TestAPipeForALockKeepsNobodyWaiting checks that a user who reads the lock of an agent that may be another user's, as root does to drain it, does not wait
 // for ever because a pipe lies there.
 func TestAPipeForALockKeepsNobodyWaiting(t *testing.T) {
 	dir := journalDir(t)

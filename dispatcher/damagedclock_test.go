@@ -113,7 +113,7 @@ func TestADoubtfulClockIsSetFar(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		started := clock()
-		started.resume(c.document())
+		started.resumeFrom(c.document())
 		for what, c := range map[string]*wallClock{"it": c, "started anew it": started} {
 			if err := c.suspicion(); err == nil {
 				t.Errorf("%s is taken for right", what)

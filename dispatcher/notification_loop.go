@@ -181,7 +181,7 @@ func (n *notifier) lookAtEvents(ctx context.Context) (seen time.Time, more bool,
 		if len(page.Events) == 0 && page.Cursor == n.state.Cursor {
 			return now, false, n.catchUp(ctx, s)
 		}
-		last, err := look.at(ctx, s, page)
+		last, err := look.lookAtPage(ctx, s, page)
 		if !last.IsZero() {
 			seen = now.Add(-max(0, n.d.now().Sub(last)))
 		}
@@ -249,8 +249,8 @@ type lookout struct {
 	more    bool // the target asks for more of a host than its name
 }
 
-// at makes messages of events, until too many wait, and stores them. It returns when the last one happened that it looked at.
-func (l *lookout) at(ctx context.Context, s *notifyStep, page harp.EventPage) (last time.Time, err error) {
+// lookAtPage makes messages of events, until too many wait, and stores them. It returns when the last one happened that it looked at.
+func (l *lookout) lookAtPage(ctx context.Context, s *notifyStep, page harp.EventPage) (last time.Time, err error) {
 	n := l.n
 	cursor := page.Cursor
 	for i := range page.Events {

@@ -48,14 +48,12 @@ func (r *requests) add(batch string, sub harp.Submission) {
 
 func (r *requests) addLocked(k keptRequest) {
 	r.kept = append(r.kept, k)
-	r.bytes += k.size()
+	r.bytes += requestSize(k.sub)
 	for len(r.kept) > maxKeptRequests || r.bytes > maxKeptRequestBytes {
-		r.bytes -= r.kept[0].size()
+		r.bytes -= requestSize(r.kept[0].sub)
 		r.kept = slices.Delete(r.kept, 0, 1)
 	}
 }
-
-func (k *keptRequest) size() int { return requestSize(k.sub) }
 
 func cloneSubmission(s harp.Submission) harp.Submission {
 	s.Request, s.Signature = bytes.Clone(s.Request), bytes.Clone(s.Signature)

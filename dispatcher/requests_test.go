@@ -24,7 +24,7 @@ func TestRequestsAreBounded(t *testing.T) {
 		}
 		bytes := 0
 		for n := range r.kept {
-			bytes += r.kept[n].size()
+			bytes += requestSize(r.kept[n].sub)
 		}
 		if len(r.kept) > maxKeptRequests || r.bytes != bytes || bytes > maxKeptRequestBytes {
 			t.Fatalf("%d requests of %d bytes are kept, %d say they", len(r.kept), bytes, r.bytes)

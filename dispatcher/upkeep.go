@@ -81,7 +81,7 @@ func (d *Dispatcher) loadClock(ctx context.Context) error {
 		d.clock.doubt()
 		return nil
 	}
-	d.clock.resume(doc)
+	d.clock.resumeFrom(doc)
 	return nil
 }
 

@@ -119,8 +119,8 @@ func (c *wallClock) document() (doc clockDocument) {
 	return doc
 }
 
-// resume goes on with what was stored of the clock, unless that was as it is for long, or is not as it was any more.
-func (c *wallClock) resume(doc clockDocument) {
+// resumeFrom goes on with what was stored of the clock, unless that was as it is for long, or is not as it was any more.
+func (c *wallClock) resumeFrom(doc clockDocument) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if passed := c.read().Sub(doc.Since); !doc.Since.IsZero() && passed >= 0 && passed < setLong {

@@ -113,7 +113,7 @@ func toldOfMaintenance(t *testing.T, c *harp.Caller, types ...harp.EventType) (t
 	return told
 }
 
-// Hosts are paused until a time, or until they are not any more: nothing may run there meanwhile, and who asks is told why.
+// Hosts are paused until a time, or until they are not any more: nothing may run there meanwhile, and a user who asks is told why.
 func TestPausedHosts(t *testing.T) {
 	for _, w := range []wiring{embedded, inMemory, loopback} {
 		t.Run(string(w), func(t *testing.T) {

@@ -113,6 +113,19 @@ func TestAnAnswerNamesItsWave(t *testing.T) {
 	}
 }
 
+// interruptAtQuestion interrupts the command at its first question about a wave, which nobody answers.
+func interruptAtQuestion(t *testing.T, f *fake) said {
+	t.Helper()
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	answer, nobody := io.Pipe()
+	defer nobody.Close()
+	return runFake(t, ctx, f, func(c *cli) {
+		c.inTerminal, c.errTerminal = true, true
+		c.stdin = io.MultiReader(readerFunc(interrupt), answer)
+	}, strings.Fields("run demo* count to=3 -y --rolling 1,2 --approve --cancel-on-interrupt --id "+batchID)...)
+}
+
 // An interrupt at the question of a wave cancels the batch where that is asked for, and nobody has to answer any more.
 func TestAnInterruptAtAQuestionCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -125,14 +138,7 @@ func TestAnInterruptAtAQuestionCancels(t *testing.T) {
 			}
 			return s
 		}
-		ctx, interrupt := context.WithCancel(t.Context())
-		defer interrupt()
-		answer, nobody := io.Pipe()
-		defer nobody.Close()
-		got := runFake(t, ctx, f, func(c *cli) {
-			c.inTerminal, c.errTerminal = true, true
-			c.stdin = io.MultiReader(readerFunc(interrupt), answer)
-		}, strings.Fields("run demo* count to=3 -y --rolling 1,2 --approve --cancel-on-interrupt --id "+batchID)...)
+		got := interruptAtQuestion(t, f)
 		if want := []harp.BatchChange{{Kind: harp.CancelOfBatch}}; got.code != exitCancelled || !slices.Equal(f.batches.changes, want) {
 			t.Errorf("got %+v and the changes %+v", got, f.batches.changes)
 		}
@@ -152,14 +158,7 @@ func TestAnInterruptAtAQuestionThatCancelsNothing(t *testing.T) {
 			s.Counts = map[harp.State]int{harp.StateSucceeded: 2, harp.StateQueued: 5}
 			return s
 		}
-		ctx, interrupt := context.WithCancel(t.Context())
-		defer interrupt()
-		answer, nobody := io.Pipe()
-		defer nobody.Close()
-		got := runFake(t, ctx, f, func(c *cli) {
-			c.inTerminal, c.errTerminal = true, true
-			c.stdin = io.MultiReader(readerFunc(interrupt), answer)
-		}, strings.Fields("run demo* count to=3 -y --rolling 1,2 --approve --cancel-on-interrupt --id "+batchID)...)
+		got := interruptAtQuestion(t, f)
 		if got.code != exitWaited || !strings.Contains(got.stderr, "cancel: ") || !strings.Contains(got.stderr, "harp batch resume "+batchID+" --wave 2") {
 			t.Errorf("got %+v", got)
 		}

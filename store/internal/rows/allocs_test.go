@@ -49,7 +49,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestMembersOfLongBatchesAreFoundAtOnce: who waits for members of batches whose hosts were not reached yet asks for each of them, again and
+// TestMembersOfLongBatchesAreFoundAtOnce: callers that wait for members of batches whose hosts were not reached yet ask for each of them, again and
 // again, and their ids do not say where they are in it.
 func TestMembersOfLongBatchesAreFoundAtOnce(t *testing.T) {
 	needs.NoRaceDetector(t)

@@ -285,7 +285,7 @@ func (s *Store) insertBatch(t *tx, i id, in *store.BatchSubmission, names [][]by
 	s.useDrift(t, row.Member.Drift, row.No)
 	place := placeOf(nanos(row.Member.SubmitTime), row.No)
 	entry := append(indexKey(byBatch), place[:]...)
-	t.appendEntry(entry, i)
+	t.appendIndexEntry(entry, i)
 	t.noteBatch(b)
 	t.emitBatch(b, harp.EventBatchSubmitted, now, &row.Member.Principal)
 	if b.life.State == harp.BatchPaused {
@@ -381,7 +381,7 @@ func (s *Store) endBatch(t *tx, b *batch, now int64) {
 	delete(s.batches, b.id)
 	at := placeOf(now, b.row.No)
 	entry := append(endedPrefix(byBatchEnd, b.life.Class), at[:]...)
-	t.appendEntry(entry, b.id)
+	t.appendIndexEntry(entry, b.id)
 }
 
 // emitBatchChange tells of what an event made of a batch.

@@ -137,7 +137,7 @@ func (s *Store) findInBatch(snap Snapshot, of, i id) (*store.Job, error) {
 const placesMost = 4 * store.MaxBatchHosts
 
 // places is at which places the members of batches are, of which their ids say nothing: of the batches that were asked about last, since
-// those who wait for members ask for each of them, again and again.
+// callers that wait for members ask for each of them, again and again.
 type places struct {
 	mu      sync.Mutex
 	batches []*batchPlaces // guarded by mu: the one asked about last is last

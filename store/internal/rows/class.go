@@ -123,7 +123,7 @@ func (s *Store) enterClass(t *tx, i id, j *store.Job, short []byte) error {
 	}
 	c := s.classOf(t, &rule)
 	j.Class = c.No
-	t.count(c, j, size)
+	t.countJob(c, j, size)
 	return nil
 }
 
@@ -183,12 +183,12 @@ func (s *Store) countInClass(t *tx, i id, j *store.Job, short []byte) error {
 	if err != nil {
 		return err
 	}
-	t.count(c, j, size)
+	t.countJob(c, j, size)
 	return nil
 }
 
-// count has a job count so much in its class, if that counts.
-func (t *tx) count(c *store.RetentionClass, j *store.Job, size int64) {
+// countJob has a job count so much in its class, if that counts.
+func (t *tx) countJob(c *store.RetentionClass, j *store.Job, size int64) {
 	if c.MaxBytes == 0 {
 		return
 	}

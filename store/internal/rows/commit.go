@@ -176,9 +176,9 @@ func (t *tx) write(key, value []byte) {
 	t.appendWrite(key, value)
 }
 
-// appendEntry writes an entry of an index, which no operation reads. What it says, an id, takes the memory
+// appendIndexEntry writes an entry of an index, which no operation reads. What it says, an id, takes the memory
 // behind its key.
-func (t *tx) appendEntry(key []byte, i id) {
+func (t *tx) appendIndexEntry(key []byte, i id) {
 	end := len(key)
 	key = append(append(key, make([]byte, crcSize)...), i[:]...)
 	key, value := key[:end:end], key[end:]

@@ -236,7 +236,7 @@ func (t *tx) putMember(i id, j *store.Job) {
 	t.putLife(i, j, nil)
 	t.usage.grown += footprint(j)
 	for _, key := range entries(j) {
-		t.appendEntry(key, i)
+		t.appendIndexEntry(key, i)
 	}
 }
 
@@ -258,7 +258,7 @@ func (s *Store) endMember(t *tx, b *batch, i id, j *store.Job, e store.BatchEven
 func (t *tx) putEnded(i id, j *store.Job) {
 	t.putMember(i, j)
 	key := endedKey(j)
-	t.appendEntry(key, i)
+	t.appendIndexEntry(key, i)
 	t.emitJob(stateEvents[j.State], i, j, nanos(j.Since), nil)
 }
 

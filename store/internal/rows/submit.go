@@ -183,7 +183,7 @@ func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, 
 	t.putLife(i, j, nil)
 	t.usage.grown += footprint(j)
 	for _, key := range entries(j) {
-		t.appendEntry(key, i)
+		t.appendIndexEntry(key, i)
 	}
 	t.enterCohort(i, j)
 	t.emitSubmitted(i, j, now)
@@ -281,7 +281,7 @@ func (s *Store) putChange(t *tx, i id, before, after *store.Job, short []byte) e
 	t.noteMove(i, before.State, after)
 	if after.State.Ended() && !before.State.Ended() {
 		key := endedKey(after)
-		t.appendEntry(key, i)
+		t.appendIndexEntry(key, i)
 		if after.Batch == "" { // else it is deleted with its batch
 			t.noteEnded(i, after)
 		}
