@@ -217,8 +217,16 @@ func (s *Store) do(ctx context.Context, needs Space, run func(t *tx) error) erro
 }
 
 // doScan is do for what looks at more than single keys, and so only at what is
-// committed.
+// committed. Each waits for a group of its own, so one at a time does: what else is asked for goes between them.
 func (s *Store) doScan(ctx context.Context, needs Space, run func(t *tx) error) error {
+	select {
+	case s.scanning <- struct{}{}:
+		defer func() { <-s.scanning }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.closing:
+		return harp.ErrClosed
+	}
 	return s.runOp(ctx, s.ops, op{run: run, needs: needs, scans: true})
 }
 

@@ -190,6 +190,43 @@ func TestPruneWaits(t *testing.T) {
 	})
 }
 
+// TestScansKeepOthersWaitingForOne: while very many operations wait each of which needs a group of its own, another one waits for those under
+// way, and not for all of them.
+func TestScansKeepOthersWaitingForOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, s, let := held(t)
+		var scans, other sync.WaitGroup
+		for range 100 {
+			scans.Go(func() {
+				if _, err := s.ForgetDrift(t.Context(), "nothing", store.Operation{ID: harp.NewID(), Time: noon}); !errors.Is(err, harp.ErrNotFound) {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		answered := make(chan error, 1)
+		other.Go(func() {
+			_, err := s.Submit(t.Context(), []store.Submission{call("h")}, noon)
+			answered <- err
+		})
+		synctest.Wait()
+		for n := 0; len(answered) == 0; n++ {
+			if n == 4 {
+				t.Errorf("a call is not stored after %d commits of others", n)
+				break
+			}
+			let <- nil
+			synctest.Wait()
+		}
+		defer letAll(let)()
+		scans.Wait()
+		other.Wait()
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestOverlap has many at work on few jobs while commits take their time, and checks
 // that what is there in the end fits together, as if one had come after the other.
 func TestOverlap(t *testing.T) {

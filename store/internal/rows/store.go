@@ -41,10 +41,11 @@ type Store struct {
 	opts Options
 
 	ops       chan *op
-	ahead     chan *op    // those that go first
-	over      sync.Pool   // of *op, for the next
-	wentAhead int         // since one that waited had its turn; belongs to formLoop
-	groups    chan *group // to be committed
+	ahead     chan *op      // those that go first
+	scanning  chan struct{} // has one while an operation scans
+	over      sync.Pool     // of *op, for the next
+	wentAhead int           // since one that waited had its turn; belongs to formLoop
+	groups    chan *group   // to be committed
 	committer sync.WaitGroup
 	keptAhead int64 // what is stored of clockAhead; belongs to commitLoop
 	closeOnce sync.Once
@@ -88,7 +89,7 @@ func Open(e Engine, opts Options) (*Store, error) {
 		opts.MaxStored = DefaultMaxStored
 	}
 	s := &Store{
-		opts: opts, ops: make(chan *op), ahead: make(chan *op), groups: make(chan *group), sched: schedule.New(),
+		opts: opts, ops: make(chan *op), ahead: make(chan *op), scanning: make(chan struct{}, 1), groups: make(chan *group), sched: schedule.New(),
 		feed: feed{first: 1, changed: make(chan struct{})}, swept: map[string][]byte{}, classes: map[uint32]*store.RetentionClass{}, cohorts: map[id]*cohort{}, batches: map[id]*batch{}, drifts: map[string]uint64{},
 	}
 	s.start(e, opts.Logger)
