@@ -217,8 +217,7 @@ func (p *pruning) leaveClass(e ended) error {
 	if c := p.s.classes[p.class]; c != nil {
 		p.uncount(c.No, min(size, c.Bytes))
 	}
-	no := binary.BigEndian.Uint64(e.id[8:]) // its own may not be known
-	p.addEnded(ended{at: e.at, no: no, id: e.id})
+	p.addEnded(ended{at: e.at, no: noOf(e.id), id: e.id}) // its own may not be known
 	return nil
 }
 

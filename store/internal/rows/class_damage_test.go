@@ -2,6 +2,7 @@ package rows
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -44,7 +45,8 @@ func TestLostClass(t *testing.T) {
 	}
 }
 
-// TestDamagedRowOfAClass: a row of what has ended that cannot be read keeps nothing else from being deleted, nor is its class forgotten.
+// TestDamagedRowOfAClass: jobs of which nobody can read that they have ended are looked for in their turn, and deleted as any other; then their
+// class is forgotten.
 func TestDamagedRowOfAClass(t *testing.T) {
 	e := newTrial()
 	s := opened(t, e, Options{})
@@ -53,19 +55,64 @@ func TestDamagedRowOfAClass(t *testing.T) {
 	gone := endAt(t, s, noon.Add(time.Minute), "p")[0]
 	putRule(t, s, harp.RetentionRule{Name: "r", Procedure: "p", Keep: 2 * day})
 	endAt(t, s, noon.Add(time.Minute), "p")
-	e.poke(endedPrefix(byEnded, lost.Class), func(_, value []byte) []byte { return append(value[:len(value)-1], value[len(value)-1]^1) })
-	later := noon.Add(10 * day)
+	e.flip(endedPrefix(byEnded, lost.Class))
+	later := noon.Add(day)
+	prune(t, s, store.Retention{RulesAt: later}, later)
+	wantKept(t, s, []*store.Job{lost, gone})
+	later = noon.Add(10 * day)
 	for range 2 {
 		prune(t, s, store.Retention{RulesAt: later}, later)
 	}
-	if _, err := s.Job(t.Context(), lost.ID); err != nil {
-		t.Error(err)
+	for _, j := range []*store.Job{lost, gone} {
+		if _, err := s.Job(t.Context(), j.ID); !errors.Is(err, harp.ErrPruned) {
+			t.Errorf("a job is %v", err)
+		}
 	}
-	if _, err := s.Job(t.Context(), gone.ID); err == nil {
-		t.Error("the next is not deleted")
+	if n := len(s.RetentionClasses()); n != 1 {
+		t.Errorf("there are %d classes, want the last", n)
 	}
-	if n := len(s.RetentionClasses()); n != 2 {
-		t.Errorf("there are %d classes, want that of what cannot be deleted and the last", n)
+}
+
+// TestDamagedRowCountsNoMore: jobs of which nobody can read that they have ended go in their turn, and not what their rule keeps in their place. They are
+// looked for among others: of other classes and times, of batches, one that has not ended and one that cannot be read.
+func TestDamagedRowCountsNoMore(t *testing.T) {
+	for name, others := range map[string]int{"few": 2, "more than one Prune looks at": maxSought + 100} {
+		t.Run(name, func(t *testing.T) {
+			e := newTrial()
+			s := opened(t, e, Options{})
+			each := footprint(endAt(t, opened(t, newTrial(), Options{}), noon, "p")[0]) + int64(len("request"))
+			putRule(t, s, harp.RetentionRule{Name: "r", Procedure: "p", Keep: 100 * day, MaxBytes: 5*each + each/2})
+			for done := 0; done < others; done += 100 {
+				kept := slices.Repeat([]string{"other"}, 100)
+				endAt(t, s, noon.Add(-time.Minute), kept...)
+			}
+			lost := endAt(t, s, noon, slices.Repeat([]string{"p"}, 20)...)
+			e.flip(endedPrefix(byEnded, lost[0].Class))
+			endBatchAt(t, s, noon, "other", 3)
+			submitted(t, s, call("away"))
+			damaged := endAt(t, s, noon, "other")[0]
+			i, _ := parseID(damaged.ID)
+			e.flip(i.key(prefixLife))
+			kept := endAt(t, s, noon.Add(time.Second), slices.Repeat([]string{"p"}, 5)...)
+			later := noon.Add(time.Hour)
+			for range 3 {
+				prune(t, s, store.Retention{RulesAt: later}, later)
+				wantKept(t, s, kept)
+				if got, want := s.RetentionClasses()[0].Bytes, 5*kept[0].Counted; got != want {
+					t.Errorf("of %d bytes there count %d", want, got)
+				}
+			}
+			for _, j := range lost {
+				if _, err := s.Job(t.Context(), j.ID); !errors.Is(err, harp.ErrPruned) {
+					t.Errorf("a job that was lost sight of is %v", err)
+				}
+			}
+			later = noon.Add(200 * day)
+			prune(t, s, store.Retention{EndedBefore: later, RulesAt: later}, later)
+			if n := e.count(prefixLife); n != 2 {
+				t.Errorf("%d jobs are left, want the one that has not ended, and the one that cannot be read", n)
+			}
+		})
 	}
 }
 

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/harpcaller/harp/store"
 )
@@ -93,7 +95,7 @@ type endedWalk struct {
 	jobs    endedIndex
 	batches endedIndex
 
-	row   []ended // what is left of the row of jobs that is under way
+	row   []ended // what is left of the row of jobs that is under way; none: it cannot be read
 	stuck []ended // of it, those that cannot be deleted
 }
 
@@ -134,8 +136,13 @@ func (x *endedIndex) advance() error {
 		return err
 	}
 	x.item = Item{bytes.Clone(item.Key), bytes.Clone(item.Value)}
-	x.at = int64(binary.BigEndian.Uint64(item.Key[len(x.prefix):]) ^ 1<<63)
+	x.at = x.endOf(item)
 	return nil
+}
+
+// endOf is when what an item is about ended, or the first of it.
+func (x *endedIndex) endOf(item Item) int64 {
+	return int64(binary.BigEndian.Uint64(item.Key[len(x.prefix):]) ^ 1<<63)
 }
 
 func (w *endedWalk) stop() {
@@ -172,13 +179,13 @@ func (x *endedIndex) reached() []byte {
 	return x.item.Key
 }
 
-// openRow reads the row of jobs that is next. One that cannot be read is passed over.
+// openRow reads the row of jobs that is next. Of one that cannot be read the jobs are looked for in its turn.
 func (p *pruning) openRow(w *endedWalk) error {
-	for !w.jobs.isOver {
+	for w.row = nil; !w.jobs.isOver; {
 		row, err := openEnded(w.jobs.item)
 		switch {
 		case errors.Is(err, ErrDamaged):
-			p.s.log.Error("jobs cannot be deleted: which of them ended when cannot be read", "err", err)
+			return nil
 		case err != nil:
 			return err
 		case len(row) > 0:
@@ -197,6 +204,9 @@ func (p *pruning) openRow(w *endedWalk) error {
 func (p *pruning) pruneFirst(w *endedWalk, isDue func(at int64) bool) (full bool, err error) {
 	if w.jobs.isOver || !w.batches.isOver && w.batches.at <= w.jobs.at {
 		return p.pruneNextBatch(w)
+	}
+	if len(w.row) == 0 {
+		return true, p.findEnded(w)
 	}
 	before, deleted := len(w.row), 0
 	for len(w.row) > 0 && isDue(w.row[0].at) {
@@ -239,6 +249,74 @@ func (p *pruning) pruneFirst(w *endedWalk, isDue func(at int64) bool) (full bool
 	}
 	return full, p.openRow(w)
 }
+
+// finding is how far the jobs of a row that cannot be read have been looked for.
+type finding struct {
+	row   []byte // its key
+	from  []byte // where the next Prune goes on
+	found int
+}
+
+// endedApart is by how much what ended in one commit may have ended after what did in the next, as operations wait for their commits.
+const endedApart = time.Minute
+
+// findEnded looks among all jobs for those of the row that is next, which cannot be read, and has them in rows anew that the next Prune meets: else they
+// would be kept, and counted, for ever. Some may be in other rows as well, which does no harm. Where there are more than one Prune looks at the next goes on.
+func (p *pruning) findEnded(w *endedWalk) error {
+	p.out.More = true
+	key := w.jobs.item.Key
+	f := p.s.finding
+	p.s.finding = finding{}
+	if !bytes.Equal(f.row, key) {
+		f = finding{row: key}
+	}
+	before, err := p.nextEnded(w)
+	if err != nil {
+		return err
+	}
+	for item, err := range p.snap.Scan([]byte{prefixLife}, f.from, false) {
+		if err != nil {
+			return err
+		}
+		if p.sought++; p.sought > maxSought || p.isFull() {
+			f.from = bytes.Clone(item.Key)
+			p.s.finding = f
+			return nil
+		}
+		i := id(item.Key[1:])
+		if i.isMember() {
+			continue
+		}
+		var life lifeRow
+		switch err := readItem(p.snap, item, &life); {
+		case errors.Is(err, ErrDamaged):
+			continue
+		case err != nil:
+			return err
+		}
+		if at := nanos(life.EndTime); life.State.Ended() && life.Class == w.class.No && at >= w.jobs.at && at < before {
+			p.addEnded(ended{class: life.Class, at: at, no: noOf(i), id: i})
+			f.found++
+		}
+	}
+	p.s.log.Error("which jobs ended when could not be read: they were looked for", "class", w.class.No, "found", f.found)
+	p.write(key, nil)
+	return nil
+}
+
+// nextEnded is the time before which all jobs of the row that is next have ended.
+func (p *pruning) nextEnded(w *endedWalk) (int64, error) {
+	for item, err := range p.snap.Scan(w.jobs.prefix, append(bytes.Clone(w.jobs.item.Key), 0), false) {
+		if err != nil {
+			return 0, err
+		}
+		return w.jobs.endOf(item) + int64(endedApart), nil
+	}
+	return math.MaxInt64, nil
+}
+
+// noOf stands for the submit number of a job in the key of a row of jobs that have ended. It is that of no other job.
+func noOf(i id) uint64 { return binary.BigEndian.Uint64(i[8:]) }
 
 // pruneEnded deletes what has ended: of each class what is due, and then, where jobs store more than they may, of all of
 // them what ended first. While there is more it goes on with the class at which the last Prune had enough: else of those

@@ -54,6 +54,7 @@ type Store struct {
 	sched      *schedule.Schedule // guarded by mu
 	swept      map[string][]byte  // guarded by mu: where Prune goes on, by index
 	sweptClass uint32             // guarded by mu: with which class
+	finding    finding            // guarded by mu: of the row at which that had enough
 	weighing   weighing           // guarded by mu: of the batch at which that had enough
 	feed       feed
 
