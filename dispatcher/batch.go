@@ -129,42 +129,41 @@ func (d *Dispatcher) findBatchHosts(ctx context.Context, req harp.Request, liste
 
 // findSelected is findBatchHosts for any batch, be it a check or not.
 func (d *Dispatcher) findSelected(ctx context.Context, req harp.Request, listed []byte) (*candidates, error) {
-	switch {
-	case req.RetryOf != "":
-	case req.List != nil:
-		names, err := d.listedHosts(req, listed)
-		if err != nil {
-			return nil, err
-		}
-		return d.fleet.findNamed(ctx, names, req.Procedure, req.Args, req.Batch.Then...)
-	default:
-		return d.fleet.findCandidates(ctx, req.Target, req.Procedure, req.Args, req.Batch.Then...)
-	}
-	names, err := d.retriedHosts(ctx, req)
+	hosts, err := d.selectBatchHosts(ctx, req, listed)
 	if err != nil {
 		return nil, err
 	}
-	found, err := d.fleet.findNamed(ctx, names, req.Procedure, req.Args, req.Batch.Then...)
-	if err == nil && len(found.hosts) == 0 {
-		f := failures.New("not_found", "batch "+req.RetryOf+" has no member that ended as "+strings.Join(req.Batch.Retry, ", ")+" on a host that is known")
-		f.Type = "target"
-		err = f.Err()
+	return d.fleet.judgeHosts(ctx, hosts, req.Procedure, req.Args, req.Batch.Then...)
+}
+
+// selectBatchHosts is findBatchHosts without what the hosts make of the call.
+func (d *Dispatcher) selectBatchHosts(ctx context.Context, req harp.Request, listed []byte) (hosts []*host, err error) {
+	switch {
+	case req.RetryOf != "":
+		return d.retriedHosts(ctx, req)
+	case req.List != nil:
+		return d.listedHosts(req, listed)
+	default:
+		return d.fleet.selectHosts(ctx, req.Target)
 	}
-	return found, err
 }
 
 // listedHosts are the hosts that a batch lists, by name. Errors: harp.ErrInvalid (hosts), harp.ErrNotFound.
-func (d *Dispatcher) listedHosts(req harp.Request, listed []byte) ([]string, error) {
+func (d *Dispatcher) listedHosts(req harp.Request, listed []byte) (hosts []*host, err error) {
 	names, err := req.List.Names(listed)
-	if err == nil {
-		err = d.fleet.checkNames(names)
+	if err != nil {
+		return nil, err
 	}
-	return names, err
+	err = d.hosts.findInOneRegistry(func() error {
+		hosts, err = d.fleet.findNames(names)
+		return err
+	})
+	return hosts, err
 }
 
-// retriedHosts are the hosts on which members of a batch ended in a state that is to be made again, by
+// retriedHosts are the known hosts on which members of a batch ended in a state that is to be made again, by
 // name. Errors: harp.ErrNotFound, harp.ErrPruned, harp.ErrConflict while it runs.
-func (d *Dispatcher) retriedHosts(ctx context.Context, req harp.Request) (names []string, err error) {
+func (d *Dispatcher) retriedHosts(ctx context.Context, req harp.Request) (hosts []*host, err error) {
 	old, err := d.readBatch(ctx, req.RetryOf)
 	if err != nil {
 		return nil, err
@@ -174,6 +173,7 @@ func (d *Dispatcher) retriedHosts(ctx context.Context, req harp.Request) (names 
 	}
 	steps := old.StepCount()
 	atOnce := steps * max(1, membersAtOnce/steps)
+	var names []string
 	for from := 0; from < old.Hosts*steps; from += atOnce {
 		members, err := d.store.BatchMembers(ctx, old.ID, from, atOnce)
 		if err != nil {
@@ -186,7 +186,12 @@ func (d *Dispatcher) retriedHosts(ctx context.Context, req harp.Request) (names 
 		}
 	}
 	slices.Sort(names)
-	return names, nil
+	if hosts, _ = d.fleet.namedPage(names, "", len(names)); len(hosts) == 0 {
+		f := failures.New("not_found", "batch "+req.RetryOf+" has no member that ended as "+strings.Join(req.Batch.Retry, ", ")+" on a host that is known")
+		f.Type = "target"
+		return nil, f.Err()
+	}
+	return hosts, nil
 }
 
 // checkHosts refuses a batch that has more hosts than it may, others than were confirmed, or such as

@@ -321,9 +321,9 @@ func (d *Dispatcher) storeCopy(ctx context.Context, w, to *openWindow) error {
 }
 
 // countConcerned counts the hosts that a window is about.
-func (d *Dispatcher) countConcerned(ctx context.Context, w *openWindow) (n int) {
-	_ = d.fleet.selectEach(ctx, w.Window.Target, func(some []*host) error { n += len(some); return nil }) // it selects none
-	return n
+func (d *Dispatcher) countConcerned(ctx context.Context, w *openWindow) int {
+	hosts, _ := d.fleet.selectHosts(ctx, w.Window.Target) // or it selects none
+	return len(hosts)
 }
 
 // staleText says since when a calendar cannot be fetched, and why.

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -56,9 +57,21 @@ func (f *fleet) selectPage(ctx context.Context, text, cursor string, n int) (pag
 	if err != nil {
 		return nil, "", err
 	}
+	err = f.hosts.findInOneRegistry(func() error {
+		page, next, err = f.matchPage(ctx, m, cursor, n)
+		return err
+	})
+	if err == nil && len(page) == 0 && cursor == "" {
+		err = noHostError(text)
+	}
+	return page, next, err
+}
+
+// matchPage is selectPage for a target that was read.
+func (f *fleet) matchPage(ctx context.Context, m *target.Matcher, cursor string, n int) (page []*host, next string, err error) {
 	names, only := m.Names()
 	if cursor == "" {
-		if err := f.checkNames(names); err != nil {
+		if _, err := f.findNames(names); err != nil {
 			return nil, "", err
 		}
 	}
@@ -79,32 +92,31 @@ func (f *fleet) selectPage(ctx context.Context, text, cursor string, n int) (pag
 			page = append(page, h)
 		}
 		if from = more; from == "" {
-			break
+			return page, "", nil
 		}
 	}
-	if len(page) == 0 && cursor == "" {
-		return nil, "", noHostError(text)
-	}
-	return page, "", nil
 }
 
-// checkNames looks whether hosts are known. Errors: harp.ErrNotFound, which names them.
-func (f *fleet) checkNames(names []string) error {
+// findNames returns the hosts of some names. Errors: harp.ErrNotFound, which names those that are
+// not known.
+func (f *fleet) findNames(names []string) (hosts []*host, err error) {
 	const most = 5
 	var unknown []string
 	for _, name := range names {
-		if f.hosts.findKnown(name) == nil {
+		if h := f.hosts.findKnown(name); h != nil {
+			hosts = append(hosts, h)
+		} else {
 			unknown = append(unknown, name)
 		}
 	}
 	if len(unknown) == 0 {
-		return nil
+		return hosts, nil
 	}
 	listed := strings.Join(unknown[:min(len(unknown), most)], ", ")
 	if n := len(unknown) - most; n > 0 {
 		listed += fmt.Sprintf(" and %d more", n)
 	}
-	return failures.NotFound("host", listed)
+	return nil, failures.NotFound("host", listed)
 }
 
 // namedPage returns up to n of the hosts of these names, which are sorted, from the one
@@ -161,39 +173,39 @@ func (f *fleet) look(ctx context.Context, hosts []*host, use func(*inventory.Tab
 	return nil
 }
 
-// selectEach gives the hosts that a target selects to use, by name, some at a time. Errors:
-// harp.ErrInvalid (target), harp.ErrNotFound, context.Cause, use's.
-func (f *fleet) selectEach(ctx context.Context, text string, use func([]*host) error) error {
+// selectHosts returns the hosts that a target selects, by name. Errors: harp.ErrInvalid (target),
+// harp.ErrNotFound, context.Cause.
+func (f *fleet) selectHosts(ctx context.Context, text string) (selected []*host, err error) {
 	m, err := f.compileTarget(text)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	err = f.hosts.findInOneRegistry(func() error {
+		selected, err = f.matchHosts(ctx, m)
+		return err
+	})
+	if err == nil && len(selected) == 0 {
+		err = noHostError(text)
+	}
+	return selected, err
+}
+
+// matchHosts is selectHosts for a target that was read.
+func (f *fleet) matchHosts(ctx context.Context, m *target.Matcher) (selected []*host, err error) {
 	names, only := m.Names()
-	if err := f.checkNames(names); err != nil {
-		return err
+	if selected, err = f.findNames(names); err != nil || only {
+		return selected, cmp.Or(err, context.Cause(ctx))
 	}
-	selected := 0
+	selected = nil
 	for from, first := "", true; first || from != ""; first = false {
 		var some []*host
-		if only {
-			some, from = f.namedPage(names, from, matchedAtOnce)
-			err = context.Cause(ctx)
-		} else {
-			some, from = f.hosts.page(from, matchedAtOnce)
-			some, err = f.selectAmong(ctx, m, some)
+		some, from = f.hosts.page(from, matchedAtOnce)
+		if some, err = f.selectAmong(ctx, m, some); err != nil {
+			return nil, err
 		}
-		if err != nil {
-			return err
-		}
-		selected += len(some)
-		if err := use(some); err != nil {
-			return err
-		}
+		selected = append(selected, some...)
 	}
-	if selected == 0 {
-		return noHostError(text)
-	}
-	return nil
+	return selected, nil
 }
 
 // explain says what each part of a target selects: of all hosts, or of one. Errors:
@@ -211,22 +223,31 @@ func (f *fleet) explain(ctx context.Context, text, name string) (explained targe
 		err = f.look(ctx, []*host{h}, func(t *inventory.Table) { explained = m.Explain(t.Host(0)) })
 		return explained, err
 	}
+	err = f.hosts.findInOneRegistry(func() error {
+		explained, err = f.count(ctx, m)
+		return err
+	})
+	return explained, err
+}
+
+// count says how many hosts each part of a target selects. Errors: context.Cause.
+func (f *fleet) count(ctx context.Context, m *target.Matcher) (counted target.Node, err error) {
 	for from, first := "", true; first || from != ""; first = false {
 		chunk, next := f.hosts.page(from, matchedAtOnce)
 		err := f.look(ctx, chunk, func(t *inventory.Table) {
-			counted := m.Count(t)
+			some := m.Count(t)
 			if first {
-				explained = counted
+				counted = some
 				return
 			}
-			addCounts(&explained, counted)
+			addCounts(&counted, some)
 		})
 		if err != nil {
 			return target.Node{}, err
 		}
 		from = next
 	}
-	return explained, nil
+	return counted, nil
 }
 
 // addCounts adds the counts of other hosts to those of the same parts.
@@ -260,22 +281,20 @@ type class struct {
 	then       []class           // the further steps of a chain
 }
 
-// findCandidates returns the hosts that a target selects for a call. Procedure and arguments
-// are judged once for each distinct procedure of that name. Errors: harp.ErrInvalid (target),
+// findCandidates returns the hosts that a target selects for a call. Errors: harp.ErrInvalid (target),
 // harp.ErrNotFound (a host that is written out, or no host at all), context.Cause.
-func (f *fleet) findCandidates(ctx context.Context, text, procedure string, args harp.Value, then ...harp.ChainStep) (*candidates, error) {
-	j := f.newJudge(procedure, args, then)
-	if err := f.selectEach(ctx, text, func(some []*host) error { return j.addHosts(ctx, some) }); err != nil {
+func (f *fleet) findCandidates(ctx context.Context, text, procedure string, args harp.Value) (*candidates, error) {
+	hosts, err := f.selectHosts(ctx, text)
+	if err != nil {
 		return nil, err
 	}
-	return &j.found, nil
+	return f.judgeHosts(ctx, hosts, procedure, args)
 }
 
-// findNamed returns those hosts of these names, which are sorted, that are known, as findCandidates
-// does. Errors: context.Cause.
-func (f *fleet) findNamed(ctx context.Context, names []string, procedure string, args harp.Value, then ...harp.ChainStep) (*candidates, error) {
+// judgeHosts makes some hosts, by name, the candidates for a call. Procedure and arguments are judged
+// once for each distinct procedure of that name. Errors: context.Cause.
+func (f *fleet) judgeHosts(ctx context.Context, hosts []*host, procedure string, args harp.Value, then ...harp.ChainStep) (*candidates, error) {
 	j := f.newJudge(procedure, args, then)
-	hosts, _ := f.namedPage(names, "", len(names))
 	if err := j.addHosts(ctx, hosts); err != nil {
 		return nil, err
 	}

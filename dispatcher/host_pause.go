@@ -96,18 +96,13 @@ func (d *Dispatcher) pauseHosts(ctx context.Context, op store.Operation, expr st
 	if pause != nil && !pause.Until.IsZero() && !pause.Until.After(op.Time) {
 		return 0, &harp.FieldError{Field: "until", Message: "has passed"}
 	}
-	count := 0
-	var all []*host
-	err := d.fleet.selectEach(ctx, expr, func(some []*host) error {
-		for _, h := range some {
-			if count++; pause != nil || h.currentPause() != nil {
-				all = append(all, h)
-			}
-		}
-		return nil
-	})
+	all, err := d.fleet.selectHosts(ctx, expr)
 	if err != nil {
 		return 0, d.rememberRefusal(ctx, op, err)
+	}
+	count := len(all)
+	if pause == nil {
+		all = slices.DeleteFunc(all, func(h *host) bool { return h.currentPause() == nil })
 	}
 	if pause != nil { // it pays for its end, too, which is not refused for want of room for the hosts
 		if err := d.principals.admitOperation(op.By, len(all)*2*(operationBytes+len(pause.Reason))); err != nil {

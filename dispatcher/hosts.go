@@ -21,6 +21,9 @@ import (
 
 // hosts are all hosts that were ever named to this dispatcher.
 type hosts struct {
+	listing  sync.RWMutex // held while what the registry says of them is replaced
+	listings int          // how often that has changed; guarded by listing
+
 	mu     sync.Mutex
 	byName map[string]*host
 	names  btree.Set[string]
@@ -430,15 +433,21 @@ func (hs *hosts) sessions() (open []*session) {
 	return open
 }
 
-// setSpec says what the registry says of the host; nil: nothing.
-func (h *host) setSpec(spec *HostSpec) {
+// setSpec says what the registry says of the host, nil: nothing, and returns whether that is something else than before.
+func (h *host) setSpec(spec *HostSpec) (isOther bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	had := h.spec
 	h.spec = spec
-	if had == nil || spec == nil || !maps.Equal(had.Labels, spec.Labels) {
+	if had == nil || spec == nil {
 		h.setAttributes()
+		return had != spec
 	}
+	if maps.Equal(had.Labels, spec.Labels) {
+		return had.Address != spec.Address
+	}
+	h.setAttributes()
+	return true
 }
 
 // setDialError notes why the host could not be dialled; "": it could.
@@ -448,13 +457,43 @@ func (h *host) setDialError(text string) {
 	h.dialError = text
 }
 
-// unlist takes hosts that are no longer in the registry out of it.
-func (hs *hosts) unlist(listed map[string]bool) {
+// list makes specs what the registry says of the hosts.
+func (hs *hosts) list(specs []HostSpec) {
+	hs.listing.Lock()
+	defer hs.listing.Unlock()
+	isOther, listed := false, map[string]bool{}
+	for i := range specs {
+		spec := specs[i]
+		listed[spec.Name] = true
+		isOther = hs.get(spec.Name).setSpec(&spec) || isOther
+	}
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	for name, h := range hs.byName {
 		if !listed[name] {
-			h.setSpec(nil)
+			isOther = h.setSpec(nil) || isOther
 		}
 	}
+	if isOther {
+		hs.listings++
+	}
+}
+
+// listedAnew is how often what the registry says of the hosts has changed.
+func (hs *hosts) listedAnew() int {
+	hs.listing.RLock()
+	defer hs.listing.RUnlock()
+	return hs.listings
+}
+
+// findInOneRegistry has find look at hosts as one reading of the registry has them: it looks again if that has
+// changed meanwhile, and then nothing changes it.
+func (hs *hosts) findInOneRegistry(find func() error) error {
+	before := hs.listedAnew()
+	if err := find(); hs.listedAnew() == before {
+		return err
+	}
+	hs.listing.RLock()
+	defer hs.listing.RUnlock()
+	return find()
 }

@@ -90,22 +90,20 @@ func (d *Dispatcher) labelHosts(ctx context.Context, op store.Operation, expr st
 	if n, done, err := d.changedBefore(ctx, op, "target", expr); done || err != nil {
 		return n, err
 	}
-	count := 0
-	var all []relabelled
-	err := d.fleet.selectEach(ctx, expr, func(some []*host) error {
-		for _, h := range some {
-			one, err := h.relabel(set, unset)
-			if err != nil {
-				return err
-			}
-			if count++; string(one.old) != string(one.new) || h.hasLostLabels() {
-				all = append(all, one)
-			}
-		}
-		return nil
-	})
+	hosts, err := d.fleet.selectHosts(ctx, expr)
 	if err != nil {
 		return 0, d.rememberRefusal(ctx, op, err)
+	}
+	count := len(hosts)
+	var all []relabelled
+	for _, h := range hosts {
+		one, err := h.relabel(set, unset)
+		if err != nil {
+			return 0, d.rememberRefusal(ctx, op, err)
+		}
+		if string(one.old) != string(one.new) || h.hasLostLabels() {
+			all = append(all, one)
+		}
 	}
 	did := text.Shorten(labelChange(set, unset), maxLabelled, "…")
 	if err := d.principals.admitBytes(op.By, len(all)*(operationBytes+len(did))); err != nil {

@@ -146,34 +146,17 @@ func (d *Dispatcher) findQuiet(ctx context.Context, req harp.Request, listed []b
 		return nil, err
 	}
 	defer d.turns.leaveTurn(who, weight)
-	n := 0
-	add := func(some []*host) error {
-		n += len(some)
-		for _, h := range some {
-			if s := h.currentSession(); n <= d.cfg.Limits.BatchHosts && (s == nil || time.Since(s.tr.Heard()) > heardLately) {
-				quiet = append(quiet, h)
-			}
-		}
-		return nil
-	}
-	var names []string
-	switch {
-	case req.RetryOf != "":
-		names, err = d.retriedHosts(ctx, req)
-	case req.List != nil:
-		names, err = d.listedHosts(req, listed)
-	default:
-		err = d.fleet.selectEach(ctx, req.Target, add)
-	}
-	if err == nil && len(names) > 0 {
-		hosts, _ := d.fleet.namedPage(names, "", len(names))
-		err = add(hosts)
-	}
+	hosts, err := d.selectBatchHosts(ctx, req, listed)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case err != nil || n > d.cfg.Limits.BatchHosts:
+	case err != nil || len(hosts) > d.cfg.Limits.BatchHosts:
 		return nil, nil // that is said when it is admitted
+	}
+	for _, h := range hosts {
+		if s := h.currentSession(); s == nil || time.Since(s.tr.Heard()) > heardLately {
+			quiet = append(quiet, h)
+		}
 	}
 	return quiet, nil
 }

@@ -388,12 +388,9 @@ func (d *Dispatcher) setRegistry(specs []HostSpec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.known = true
+	d.hosts.list(specs)
 	gone := maps.Clone(r.diallers)
-	listed := map[string]bool{}
-	for i := range specs {
-		spec := specs[i]
-		listed[spec.Name] = true
-		d.hosts.get(spec.Name).setSpec(&spec)
+	for _, spec := range specs {
 		if spec.Address == "" {
 			continue
 		}
@@ -411,7 +408,6 @@ func (d *Dispatcher) setRegistry(specs []HostSpec) {
 		old.stop()
 		delete(r.diallers, name)
 	}
-	d.hosts.unlist(listed)
 }
 
 // dialLocked starts dialling a host.
