@@ -28,11 +28,14 @@ import (
 
 // checkLogs looks for damage in the logs of a directory. Of memory tables' logs with entries behind an
 // unreadable one that were written after that was synced, the store is not to be opened. A value log is
-// kept from being cut off: each of its values is found without those before it. Errors:
-// store.ErrDamaged, the system's.
+// kept from being cut off: each of its values is found without those before it. A commit whose values were never
+// written is taken out. Errors: store.ErrDamaged, the system's.
 func checkLogs(dir string) error {
 	numbers, err := memNumbers(dir)
 	if err != nil {
+		return err
+	}
+	if err := cutUnwritten(dir, numbers); err != nil {
 		return err
 	}
 	var last, committed uint64 // versions of the last transactions that are whole, before a log and in it; 0: not known

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzLog looks at what may be left of a log: where it ends, and the next entry, are in it.
+// FuzzLog looks at what may be left of a log: where it ends, the next entry, and where it is cut off, are in it.
 func FuzzLog(f *testing.F) {
 	f.Add([]byte{}, 0, uint64(0))
 	f.Add(append(make([]byte, vlogHeader), 0, 0, 9, 1, 0, 'k', 0, 0, 0, 0, 0, 0, 0, 1, 'v', 1, 2, 3, 4), 3, uint64(1))
@@ -13,6 +13,9 @@ func FuzzLog(f *testing.F) {
 		if len(content) > vlogHeader {
 			if end, _ := lastEntry(content, committed); end < 0 || end > len(content) {
 				t.Errorf("%d bytes end at %d", len(content), end)
+			}
+			if at, err := findUnwritten("none", content); err != nil || at != 0 && at < vlogHeader || at >= len(content) {
+				t.Errorf("what was never written begins at %d of %d bytes, %v", at, len(content), err)
 			}
 		}
 		if at < 0 || at >= len(content) {

@@ -1,0 +1,117 @@
+package badger_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/harpcaller/harp/store/internal/rows"
+)
+
+// TestUnwrittenValues opens stores as a file system leaves them that aborted its journal amid a commit and called the sync of the value log
+// a success: the log of the memory table has the commit, and the value log lacks what it points to. Nobody was answered, so the
+// commit is not there, and all before it is. What is damaged otherwise is left to whoever reads it.
+func TestUnwrittenValues(t *testing.T) {
+	const n, vlog, block = 4, "000001.vlog", 512
+	key := func(i int) []byte { return fmt.Appendf(nil, "k%06d", i) }
+	short := func(i int) []byte { return fmt.Appendf(nil, "s%06d", i) }
+	long := func(i int) []byte { return bytes.Repeat([]byte{byte(i + 1), 7, 1}, 4<<10) }
+	zeros := fmt.Appendf(make([]byte, 8<<10), "end")
+	killed, made := t.TempDir(), t.TempDir()
+	e := openEngine(t, made)
+	for i := range n {
+		commit(t, e, rows.Write{Key: key(i), Value: long(i)}, rows.Write{Key: short(i), Value: []byte("short")}, rows.Write{Key: fmt.Append(nil, i), Value: zeros})
+	}
+	if err := os.CopyFS(killed, os.DirFS(made)); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	read := func(name string) []byte {
+		content, err := os.ReadFile(filepath.Join(killed, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return content
+	}
+	mem, values := read(memLogs[0]), read(vlog)
+	begin := func(i int) int { return bytes.Index(values, key(i)) - 6 } // behind the header of the entry
+	end := func(i int) int { return begin(i) + 6 + len(key(i)) + 8 + len(long(i)) + 4 }
+	mem = mem[:bytes.LastIndex(mem, []byte("!badger!txn"))+11+8+1+4]
+	values = values[:max(end(n-1), bytes.LastIndex(values, []byte("end"))+3+4)]
+	versioned := func(i int) []byte { return values[begin(i)+6:][:len(key(i))+8] }
+	pointTo := func(offset, size int) []byte {
+		return binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint32(nil, 1), uint32(size)), uint32(offset))
+	}
+	moved := func(i int, pointer []byte) []byte { return logEntry(1<<1, versioned(i), pointer) }
+	cleared := func(from, to int) []byte {
+		content := bytes.Clone(values)
+		clear(content[from:to])
+		return content
+	}
+	flipped := func(at int) []byte {
+		content := bytes.Clone(values)
+		content[at] ^= 1
+		return content
+	}
+	again := logEntry(0, versioned(0), long(0))
+	const last = n - 1
+	for _, c := range []struct {
+		name   string
+		values []byte // nil: no file
+		moved  []byte // behind what the log of the memory table has
+		left   int    // so many commits are there
+		lost   int    // the value of this one is not; -1: all are
+	}{
+		{"all is there", values, nil, n, -1},
+		{"its first block is missing", cleared(begin(last), begin(last)+block), nil, last, -1},
+		{"a block of it is missing", cleared((begin(last)/block+2)*block, (begin(last)/block+3)*block), nil, last, -1},
+		{"its end is missing", cleared(end(last)/block*block, len(values)), nil, last, -1},
+		{"all of it is missing", cleared(begin(last), len(values)), nil, last, -1},
+		{"the file ends in it", values[:end(last)-100], nil, last, -1},
+		{"the file ends before it", values[:begin(last)], nil, last, -1},
+		{"a bit of it is flipped", flipped(begin(last) + 5000), nil, n, last},
+		{"a block of one before it is missing", cleared((begin(1)/block+2)*block, (begin(1)/block+3)*block), nil, n, 1},
+		{"a moved value is there", values, moved(0, pointTo(begin(0), end(0)-begin(0))), n, -1},
+		{"a moved value is missing", values, moved(0, pointTo(end(last)+block, end(0)-begin(0))), n, -1},
+		{"a moved value is missing, and moved again", slices.Concat(cleared(begin(0), end(0)), again), slices.Concat(moved(0, pointTo(begin(0), len(again))), moved(0, pointTo(len(values), len(again)))), n, -1},
+		{"a moved value is missing, and one behind it is there", values, slices.Concat(moved(0, pointTo(end(last)+block, end(0)-begin(0))), moved(1, pointTo(begin(1), end(1)-begin(1)))), n, -1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(killed)); err != nil {
+				t.Fatal(err)
+			}
+			overwrite(t, filepath.Join(dir, memLogs[0]), slices.Concat(mem, c.moved, make([]byte, 1<<10)))
+			overwrite(t, filepath.Join(dir, vlog), c.values)
+			for time := range 2 { // what is new is there the second time
+				e := openEngine(t, dir)
+				snap := view(t, e)
+				for i := range n {
+					got, err := snap.Get(short(i))
+					if err != nil || string(got) == "short" != (i < c.left) {
+						t.Errorf("commit %d: its short value is %q, %v", i, got, err)
+					}
+					got, err = snap.Get(key(i))
+					isThere := i < c.left && i != c.lost
+					if isThere && err != nil || bytes.Equal(got, long(i)) != isThere || i >= c.left && got != nil {
+						t.Errorf("commit %d: its value has %d bytes, %v", i, len(got), err)
+					}
+				}
+				if got, err := snap.Get([]byte("new")); err != nil || bytes.Equal(got, long(n)) != (time > 0) {
+					t.Errorf("what is new has %d bytes, %v", len(got), err)
+				}
+				snap.Close()
+				commit(t, e, rows.Write{Key: []byte("new"), Value: long(n)})
+				if err := e.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
