@@ -71,7 +71,7 @@ func (a *application) run(ctx context.Context, op store.Operation) (harp.Applied
 		return harp.Applied{}, err
 	}
 	if !a.options.DryRun {
-		if count, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
+		if count, done, err := d.changedBefore(ctx, op, "set of documents", a.managedBy); done || err != nil {
 			return harp.Applied{Count: count}, err
 		}
 		names := a.scheduleNames()
@@ -103,7 +103,10 @@ func (a *application) run(ctx context.Context, op store.Operation) (harp.Applied
 		return harp.Applied{}, context.Cause(ctx)
 	}
 	for _, plan := range []func(context.Context) error{a.readRules, a.checkManaged, a.planGroups, a.planWindows, a.planNotifications, a.planRules, a.checkUses, a.checkDependencies, a.planSchedules} {
-		if err := plan(ctx); err != nil {
+		switch err := plan(ctx); {
+		case err != nil && !a.options.DryRun:
+			return harp.Applied{}, d.rememberRefusal(ctx, op, err)
+		case err != nil:
 			return harp.Applied{}, err
 		}
 	}

@@ -264,6 +264,7 @@ func (d *Dispatcher) storedDocument(ctx context.Context, kind, name string) ([]b
 const (
 	wasMissing = -1 - iota
 	wasOtherwise
+	hadNoHosts
 )
 
 // changedBefore returns what came of a change of something if it was asked for before; false if it was not. Errors: what it was refused with, the store's.
@@ -275,6 +276,10 @@ func (d *Dispatcher) changedBefore(ctx context.Context, op store.Operation, noun
 		return 0, true, failures.NotFound(noun, name)
 	case count == wasOtherwise:
 		return 0, true, conflictOf(noun, noun+" "+name+" was not as this needs it")
+	case count == hadNoHosts:
+		f := failures.New("not_found", "the target selected no hosts")
+		f.Type = "target"
+		return 0, true, f.Err()
 	}
 	return count, done, err
 }
@@ -288,6 +293,8 @@ func (d *Dispatcher) rememberRefusal(ctx context.Context, op store.Operation, re
 		c.Count = wasOtherwise
 	case !errors.Is(refused, harp.ErrNotFound):
 		return refused
+	case harp.FailureOf(refused).Type == "target":
+		c.Count = hadNoHosts
 	}
 	if _, err := d.store.ChangeDocuments(ctx, c); err != nil {
 		return err
@@ -318,7 +325,7 @@ func (d *Dispatcher) putGroup(ctx context.Context, op store.Operation, g harp.Gr
 	defer d.windows.changing.Unlock()
 	d.groups.changing.Lock()
 	defer d.groups.changing.Unlock()
-	if _, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
+	if _, done, err := d.changedBefore(ctx, op, "group", g.Name); done || err != nil {
 		return err
 	}
 	with := d.groups.with(g)
@@ -332,14 +339,15 @@ func (d *Dispatcher) putGroup(ctx context.Context, op store.Operation, g harp.Gr
 	if err == nil {
 		err = d.windows.checkGroups(map[string]bool{g.Name: true}, with)
 	}
-	if err == nil {
-		err = d.storeGroup(ctx, op, g.Name, wire.Encode(g))
+	if err != nil {
+		return d.rememberRefusal(ctx, op, err)
 	}
-	if err == nil {
-		d.groups.set(group{g, uses})
-		d.reviewAllHolds()
+	if err := d.storeGroup(ctx, op, g.Name, wire.Encode(g)); err != nil {
+		return err
 	}
-	return err
+	d.groups.set(group{g, uses})
+	d.reviewAllHolds()
+	return nil
 }
 
 // deleteGroup deletes a group that no other and no window uses, once.
@@ -351,8 +359,20 @@ func (d *Dispatcher) deleteGroup(ctx context.Context, op store.Operation, name s
 	if _, done, err := d.changedBefore(ctx, op, "group", name); done || err != nil {
 		return err
 	}
+	if err := d.checkGroupDeletable(name); err != nil {
+		return d.rememberRefusal(ctx, op, err)
+	}
+	err := d.storeGroup(ctx, op, name, nil)
+	if err == nil {
+		d.groups.remove(name)
+	}
+	return err
+}
+
+// checkGroupDeletable refuses that a group is gone that nobody has put, that is managed, or that is used. Errors: harp.ErrNotFound, harp.ErrConflict.
+func (d *Dispatcher) checkGroupDeletable(name string) error {
 	if _, err := d.groups.texts()(name); err != nil {
-		return d.rememberRefusal(ctx, op, failures.NotFound("group", name))
+		return failures.NotFound("group", name)
 	}
 	if by := d.groups.managerOf(name); by != "" {
 		return errManaged(harp.GroupDocument, name, by)
@@ -367,11 +387,7 @@ func (d *Dispatcher) deleteGroup(ctx context.Context, op store.Operation, name s
 	if _, user := d.notifications.userOf(gone, nil); user != "" {
 		return errGroupUsed(name, harp.NotificationDocument, user)
 	}
-	err := d.storeGroup(ctx, op, name, nil)
-	if err == nil {
-		d.groups.remove(name)
-	}
-	return err
+	return nil
 }
 
 func errGroupUsed(name string, by harp.DocumentKind, user string) error {

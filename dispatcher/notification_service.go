@@ -40,12 +40,12 @@ func (s *service) PutNotification(ctx context.Context, id string, one harp.Notif
 func (d *Dispatcher) putNotification(ctx context.Context, op store.Operation, one harp.Notification) error {
 	d.groups.changing.Lock() // its target may use some
 	defer d.groups.changing.Unlock()
-	if _, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
+	if _, done, err := d.changedBefore(ctx, op, "notification", one.Name); done || err != nil {
 		return err
 	}
 	if old, err := d.notifications.find(one.Name); err == nil {
 		if by := old.document().ManagedBy; by != "" {
-			return errManaged(harp.NotificationDocument, one.Name, by)
+			return d.rememberRefusal(ctx, op, errManaged(harp.NotificationDocument, one.Name, by))
 		}
 	}
 	if err := d.notifications.checkRoom(one.Name, op.By, 0); err != nil {
@@ -202,7 +202,7 @@ func (d *Dispatcher) deleteNotification(ctx context.Context, op store.Operation,
 	}
 	doc := n.document()
 	if doc.ManagedBy != "" {
-		return errManaged(harp.NotificationDocument, name, doc.ManagedBy)
+		return d.rememberRefusal(ctx, op, errManaged(harp.NotificationDocument, name, doc.ManagedBy))
 	}
 	doc.Deleted = true
 	planned, err := d.planNotification(ctx, doc)

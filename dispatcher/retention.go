@@ -173,7 +173,7 @@ func (s *service) changeRule(ctx context.Context, id, name string, message any, 
 			return none, err
 		}
 		if is := findRule(rules, name); is != nil && is.ManagedBy != "" {
-			return none, errManaged(harp.RetentionDocument, name, is.ManagedBy)
+			return none, s.d.rememberRefusal(ctx, op, errManaged(harp.RetentionDocument, name, is.ManagedBy))
 		}
 		to, err := change(rules, op.Time)
 		if err != nil {

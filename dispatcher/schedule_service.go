@@ -39,7 +39,7 @@ func (d *Dispatcher) changeSchedule(ctx context.Context, op store.Operation, nam
 	if err == nil && step == nil { // that is remembered, too: asked again it must not change what others have done since
 		_, err = d.store.ChangeDocuments(ctx, store.DocumentChanges{Op: op})
 	}
-	if err != nil && s == nil {
+	if err != nil {
 		err = d.rememberRefusal(ctx, op, err)
 	}
 	if err != nil || step == nil {

@@ -24,7 +24,7 @@ func (s *service) PutWindow(ctx context.Context, id string, w harp.Window) error
 			return none, err
 		}
 		if isFetched(&w) { // else it costs nothing to read it again
-			if _, done, err := s.d.store.DocumentsChanged(ctx, op); done || err != nil {
+			if _, done, err := s.d.changedBefore(ctx, op, "window", w.Name); done || err != nil {
 				return none, err
 			}
 		}

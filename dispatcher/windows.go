@@ -436,10 +436,13 @@ func (d *Dispatcher) changeWindow(ctx context.Context, op store.Operation, name 
 		return err
 	}
 	is, _ := d.windows.find(name)
+	var to *openWindow
+	var err error
 	if is != nil && is.ManagedBy != "" {
-		return errManaged(harp.WindowDocument, name, is.ManagedBy)
+		err = errManaged(harp.WindowDocument, name, is.ManagedBy)
+	} else {
+		to, err = change(is)
 	}
-	to, err := change(is)
 	if err != nil {
 		return d.rememberRefusal(ctx, op, err)
 	}

@@ -354,7 +354,8 @@ type Hosts interface {
 	// their size allows: what waits is cancelled, an attempt is lost, both with the reason
 	// harp.LostHostRemoved; then, in one commit, it forgets the host, but for its epoch. A job that is
 	// submitted meanwhile may be left, as of a host that is away. Asked again under the same id it
-	// goes on where it was broken off, unless op.Refused, or touches nothing, and returns the same Count. Claimed
+	// goes on where it was broken off, unless op.Refused, or touches nothing, and returns the same Count; where op.Refused was a
+	// harp.ErrConflict it stays refused with one. Claimed
 	// and Ended come also with an error. Errors: op.Refused, harp.ErrNotFound, harp.ErrConflict,
 	// harp.ErrInvalid (id) and harp.ErrPruned as CancelQueue.
 	RemoveHost(ctx context.Context, name string, op Operation) (HostRemoved, error)

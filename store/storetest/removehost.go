@@ -147,6 +147,24 @@ var removing = []rule{
 		_, err = w.st.RemoveHost(w.ctx(), "h", other)
 		w.wants(err, harp.ErrInvalid)
 	}},
+	{"remove/refused", "a removal that was refused as the host is as it is stays refused, also when it is asked again and the host is not", func(w *world) {
+		w.connect("h")
+		j := w.submit()
+		id := w.id()
+		for _, refused := range []error{errors.New("not now"), failures.New("conflict", "its agent is connected").Err(), nil} {
+			_, err := w.st.RemoveHost(w.ctx(), "h", store.Operation{ID: id, By: somebody, Time: w.now, Refused: refused})
+			if refused == nil {
+				refused = harp.ErrConflict
+			}
+			w.wants(err, refused)
+		}
+		w.state(j, harp.StateQueued)
+		_, err := w.st.Host(w.ctx(), "h")
+		w.must(err)
+		if done := w.removeHost(store.Operation{ID: w.id()}); done.Count != 1 {
+			w.Fatalf("another removal ended %d", done.Count)
+		}
+	}},
 	{"remove/cancelled", "what a cancel of its queue has ended is not ended again", func(w *world) {
 		w.connect("h")
 		q := queue("q")

@@ -16,6 +16,7 @@ import (
 type doneRow struct {
 	Digest  []byte `msgpack:"digest"` // of what was asked for
 	Missing bool   `msgpack:"missing,omitempty"`
+	Refused bool   `msgpack:"refused,omitempty"` // a host's removal: the host was not to be removed
 	Count   int    `msgpack:"count,omitempty"`
 	More    bool   `msgpack:"more,omitempty"` // it was broken off, having done that much
 	Through uint64 `msgpack:"no,omitempty"`   // a cancel of a queue: of its jobs up to this number

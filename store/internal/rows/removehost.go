@@ -15,6 +15,11 @@ import (
 // RemoveHost implements store.Hosts. Each commit but the last ends some of the host's jobs.
 func (s *Store) RemoveHost(ctx context.Context, name string, op store.Operation) (store.HostRemoved, error) {
 	var out store.HostRemoved
+	refused := op.Refused
+	isKept := errors.Is(refused, harp.ErrConflict) // and stays so: asked again it would be the removal of a host as nobody had seen it
+	if isKept {
+		op.Refused = nil
+	}
 	removal := removal{s: s, host: name, by: op.By, damaged: map[schedule.ID]struct{}{}}
 	asked := s.asked()
 	for more := true; more; {
@@ -24,11 +29,23 @@ func (s *Store) RemoveHost(ctx context.Context, name string, op store.Operation)
 			op.Time = s.sched.Since(asked, op.Time)
 			removal.at = fromNanos(s.sched.NoteTime(op.Time))
 			removal.did = store.HostRemoved{}
-			done, err = s.doOnce(t, op, removeRow{By: op.By, Host: name}, func() (doneRow, error) { return removal.next(t) })
+			done, err = s.doOnce(t, op, removeRow{By: op.By, Host: name}, func() (doneRow, error) {
+				if isKept {
+					return doneRow{Refused: true}, nil
+				}
+				return removal.next(t)
+			})
 			return err
 		})
-		if err != nil {
+		switch {
+		case err != nil:
 			return out, err
+		case done.Refused && refused != nil:
+			return out, refused
+		case done.Refused:
+			f := failures.New("conflict", "host "+name+" was not to be removed as this was asked first")
+			f.Type = "host"
+			return out, f.Err()
 		}
 		out.Ended = append(out.Ended, removal.did.Ended...)
 		out.Claimed = append(out.Claimed, removal.did.Claimed...)
