@@ -126,7 +126,8 @@ func (b *Batch) pull(ctx context.Context, q BatchQuery, opts []StreamOption) ite
 
 // Pause keeps the batch from starting anything more until it is resumed; what runs goes on. reason
 // is for people. A batch that is paused for longer than the dispatcher's limits.batch_pause is
-// cancelled. Of one that is paused it changes nothing. Errors: ErrInvalid (the id; reason, longer
+// cancelled. One that waits for an approval does so still, but Resume alone lets it go on. Of one that
+// somebody has paused already it changes nothing. Errors: ErrInvalid (the id; reason, longer
 // than MaxWhy), ErrConflict when the batch has ended or is cancelling, ErrNotFound, ErrPruned,
 // ErrUnavailable, ErrClosed.
 func (b *Batch) Pause(ctx context.Context, reason string) error {
@@ -134,7 +135,7 @@ func (b *Batch) Pause(ctx context.Context, reason string) error {
 	return err
 }
 
-// Resume lets a batch go on that is paused; its failures count anew from here. Of one that is to be
+// Resume lets a batch go on that is paused, whatever for; its failures count anew from here. Of one that is to be
 // approved it is the approval: see [ApproveFirst]. Of one that is not paused it changes nothing. Errors:
 // as Pause.
 func (b *Batch) Resume(ctx context.Context) error {
@@ -144,7 +145,7 @@ func (b *Batch) Resume(ctx context.Context) error {
 
 // Approve is Resume of a batch that waits for the approval of one wave, counted from 1, which is the Wave of
 // its BatchStatus: it approves no other, and ends no other pause, that has come since the status was looked
-// at. Of a batch whose wave is under way it changes nothing. Errors: as Pause; ErrConflict also when the batch
+// at, as one by Pause. Of a batch whose wave is under way it changes nothing. Errors: as Pause; ErrConflict also when the batch
 // is elsewhere, ErrInvalid for a wave below 1.
 func (b *Batch) Approve(ctx context.Context, wave int) error {
 	if wave < 1 {

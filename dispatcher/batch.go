@@ -513,6 +513,9 @@ func (d *Dispatcher) illegalChange(ctx context.Context, id string, c harp.BatchC
 		if b.Reason != "" {
 			is += " (" + b.Reason + ")"
 		}
+		if b.Pause != nil && b.Pause.By != (harp.Principal{}) {
+			is += " by " + strings.TrimSpace(b.Pause.By.Kind+" "+b.Pause.By.Name)
+		}
 		return conflictOf("batch", fmt.Sprintf("cannot approve wave %d of batch %s: it is %s in wave %d", c.Wave, id, is, b.Wave))
 	}
 	return conflictOf("batch", fmt.Sprintf("cannot %s batch %s: it is %s", c.Kind, id, is))

@@ -2,6 +2,7 @@ package dispatcher_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/harpcaller/harp"
@@ -42,8 +43,11 @@ func TestBeginningIsApproved(t *testing.T) {
 		if err := approved.Pause(ctx, "lunch"); err != nil {
 			t.Error(err)
 		}
-		if s := must[harp.BatchStatus](t)(approved.Status(ctx)); s.Reason != harp.BatchReasonApproval || s.Pause.Reason != "" {
+		if s := must[harp.BatchStatus](t)(approved.Status(ctx)); s.Reason != harp.BatchReasonApproval || s.Pause.Reason != "lunch" || s.Pause.By.Kind == "" {
 			t.Errorf("paused it is %+v", s)
+		}
+		if err := approved.Approve(ctx, 1); !errors.Is(err, harp.ErrConflict) || !strings.Contains(err.Error(), "it is paused (approval) by ") {
+			t.Errorf("approved while it is paused: %v", err)
 		}
 		if err := approved.Resume(ctx); err != nil {
 			t.Error(err)

@@ -470,12 +470,16 @@ func (l BatchLife) paused(p *BatchPlan, why string, pause harp.BatchPause) Batch
 	return l
 }
 
-// pausedBy is a batch that somebody has paused. One that is paused stays as it is.
+// pausedBy is a batch that somebody has paused. One that is paused for something else waits for that still, and is
+// theirs to resume; one that somebody has paused stays as it is.
 func (l BatchLife) pausedBy(p *BatchPlan, e BatchEvent) BatchLife {
+	why := harp.BatchReasonOperator
 	if l.State == harp.BatchPaused {
-		return l
+		if why = l.Reason; why == harp.BatchReasonOperator || l.Pause.By != (harp.Principal{}) {
+			return l
+		}
 	}
-	return l.paused(p, harp.BatchReasonOperator, harp.BatchPause{By: e.By, Reason: e.Reason, Time: e.At})
+	return l.paused(p, why, harp.BatchPause{By: e.By, Reason: e.Reason, Time: e.At})
 }
 
 // resumed is a batch that goes on, after what is left of the time between two waves. Failures count anew
@@ -488,9 +492,10 @@ func (l BatchLife) resumed() BatchLife {
 	return l
 }
 
-// mayApprove reports whether a wave waits for its approval, or has it and is under way.
+// mayApprove reports whether a wave waits for its approval, and for nothing else, or has it and is under way.
 func (l BatchLife) mayApprove(wave int) bool {
-	return l.Wave == wave && (l.State == harp.BatchRunning || l.Reason == harp.BatchReasonWave || l.Reason == harp.BatchReasonApproval)
+	waits := l.Reason == harp.BatchReasonWave || l.Reason == harp.BatchReasonApproval
+	return l.Wave == wave && (l.State == harp.BatchRunning || waits && l.Pause.By == (harp.Principal{}))
 }
 
 func (l BatchLife) cancelRequested(e BatchEvent) BatchLife {

@@ -22,7 +22,11 @@ func (c *cli) batchPauseCommand() *cobra.Command {
 			if err := batch.Pause(ctx, why); err != nil {
 				return err
 			}
-			return c.saidOfBatch(batch, harp.BatchPaused, "is paused; resume it with: harp batch resume %s", batch.ID())
+			approves := ""
+			if s, err := batch.Status(ctx); err == nil && (s.Reason == harp.BatchReasonWave || s.Reason == harp.BatchReasonApproval) {
+				approves = fmt.Sprintf(", which approves wave %d,", s.Wave)
+			}
+			return c.saidOfBatch(batch, harp.BatchPaused, "is paused; resume it%s with: harp batch resume %s", approves, batch.ID())
 		}),
 	}
 	cmd.Flags().StringVar(&why, "reason", "", "why, as a `text`")

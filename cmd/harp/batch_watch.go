@@ -209,7 +209,7 @@ func (w *batchWatch) isTold() bool {
 // goOn asks whether the next wave is to begin, where that was wanted and somebody can be asked.
 func (w *batchWatch) goOn(ctx context.Context) (over bool, err error) {
 	c := w.cli
-	if !w.approve || w.status.Reason != harp.BatchReasonWave || !c.inTerminal || !c.errTerminal {
+	if !w.approve || w.status.Reason != harp.BatchReasonWave || !awaitsApproval(w.status) || !c.inTerminal || !c.errTerminal {
 		return true, nil
 	}
 	if w.questions.Err() != nil && ctx.Err() == nil {
@@ -233,8 +233,8 @@ func (w *batchWatch) goOn(ctx context.Context) (over bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if w.status = now; !now.Since.Equal(since) {
-		return false, nil // somebody else has answered, and the next wave is another question
+	if w.status = now; !now.Since.Equal(since) || !awaitsApproval(now) {
+		return false, nil // somebody else has answered, and the next wave is another question; or has paused it
 	}
 	if err := w.batch.Approve(ctx, now.Wave); err != nil && !errors.Is(err, harp.ErrConflict) { // it is elsewhere meanwhile
 		return false, err
@@ -291,7 +291,7 @@ func (w *batchWatch) sumUp() {
 	}
 	w.cli.notice("batch %s: %s, %s", batchStateText(s), hostCount(s.Hosts), text)
 	switch {
-	case s.State == harp.BatchPaused && s.Reason == harp.BatchReasonApproval:
+	case s.State == harp.BatchPaused && s.Reason == harp.BatchReasonApproval && awaitsApproval(s):
 		w.cli.notice("Approve with: %s; refuse with: harp batch cancel %s", resumeCommand(s), s.ID)
 	case s.State == harp.BatchPaused:
 		w.cli.notice("Resume with: %s; end it with: harp batch cancel %s", resumeCommand(s), s.ID)
@@ -324,10 +324,15 @@ func (w *batchWatch) detached() error {
 // resumeCommand is the command that ends the pause of a batch, and none that comes later.
 func resumeCommand(s harp.BatchStatus) string {
 	command := "harp batch resume " + s.ID
-	if s.Reason == harp.BatchReasonWave || s.Reason == harp.BatchReasonApproval {
+	if awaitsApproval(s) {
 		command += fmt.Sprintf(" --wave %d", s.Wave)
 	}
 	return command
+}
+
+// awaitsApproval reports whether an approval of its wave lets a batch go on: not where somebody has paused it as well.
+func awaitsApproval(s harp.BatchStatus) bool {
+	return (s.Reason == harp.BatchReasonWave || s.Reason == harp.BatchReasonApproval) && (s.Pause == nil || s.Pause.By == (harp.Principal{}))
 }
 
 // print prints what comes of the log in the format that was asked for.

@@ -97,6 +97,37 @@ func TestAnAnswerApprovesOneWave(t *testing.T) {
 	})
 }
 
+// A wave is not asked about while somebody has paused the batch, nor approved by an answer that comes after that.
+func TestAnAnswerEndsNoPauseOfSomebodyElse(t *testing.T) {
+	for name, first := range map[string]bool{"before the question": true, "before the answer": false} {
+		synctest.Test(t, func(t *testing.T) {
+			isPaused := first
+			f := pausedBeforeWave(t, func(s *harp.BatchStatus) {
+				s.Pause = &harp.BatchPause{Time: noon}
+				if isPaused {
+					s.Pause.By = harp.Principal{Kind: "user", Name: "ada"}
+				}
+			})
+			got := approve(t, f, func() { isPaused = true }, "y\n")
+			if got.code != exitWaited || strings.Contains(got.stderr, "Go on?") == first || !strings.Contains(got.stderr, "\nResume with: harp batch resume "+batchID+"; end it with") {
+				t.Errorf("%s: got %+v", name, got)
+			}
+		})
+	}
+}
+
+// What is said of a batch that is paused while it waits for a wave to be approved tells that resuming it approves that.
+func TestResumingAPausedBatchApprovesItsWave(t *testing.T) {
+	f := pausedBeforeWave(t, func(*harp.BatchStatus) {})
+	waiting := f.batches.status(1)
+	f.batches.status = func(int) harp.BatchStatus { return waiting }
+	f.batches.changed = nil
+	got := runFake(t, t.Context(), f, nil, "batch", "pause", batchID)
+	if got.code != exitOK || !strings.Contains(got.stderr, "is paused; resume it, which approves wave 2, with: harp batch resume "+batchID) {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // The request says which wave is approved, as another may be over by the time that the dispatcher has it.
 func TestAnAnswerNamesItsWave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -262,6 +262,41 @@ var batching = []rule{
 		w.advance()
 		w.checkBatch(b)
 	}},
+	{"batch/approve/paused", "an approval ends no pause that somebody asked for while the batch waited for it", func(w *world) {
+		b, first := w.begun(hostsOf(3), waves(1, 2, 3), plan(func(p *store.BatchPlan) { p.Approve, p.StopAfter = true, 1 }))
+		w.apply(first[0], store.End)
+		unapproved := w.batch(hostsOf(1), plan(func(p *store.BatchPlan) { p.ApproveFirst = true }))
+		w.advance()
+		w.pass(time.Hour)
+		for _, c := range []struct {
+			b             *store.Batch
+			reason        string
+			wave, reached int
+		}{{b, harp.BatchReasonWave, 2, 1}, {unapproved, harp.BatchReasonApproval, 1, 0}} {
+			w.change(c.b, store.BatchPaused)
+			w.pass(time.Hour)
+			w.change(c.b, store.BatchPaused) // it is already
+			_, err := w.st.ChangeBatch(w.ctx(), c.b.ID, store.BatchEvent{Kind: store.BatchResumed, Wave: c.wave}, store.Operation{ID: w.id(), By: caller, Time: w.now})
+			w.wants(err, store.ErrIllegal)
+			w.onHosts(w.advance().Claimed)
+			got := w.is(c.b, harp.BatchPaused, c.reason, c.reached)
+			if p := got.Pause; p == nil || p.By != caller || p.Reason != "words" || !p.Until.Equal(w.now.Add(23*time.Hour)) {
+				w.Fatalf("the pause is %+v", p)
+			}
+		}
+		w.due(w.now.Add(22 * time.Hour))
+		w.change(b, store.BatchResumed)
+		w.failure(w.advance().Claimed[0])
+		w.is(b, harp.BatchPaused, harp.BatchReasonFailures, 2)
+		w.change(b, store.BatchPaused)
+		if got := w.is(b, harp.BatchPaused, harp.BatchReasonFailures, 2); got.Pause.By != caller {
+			w.Fatalf("the pause is %+v", got.Pause)
+		}
+		w.change(unapproved, store.BatchCancel)
+		w.advance()
+		w.is(unapproved, harp.BatchCancelled, harp.BatchReasonNotApproved, 0)
+		w.checkBatch(b)
+	}},
 	{"batch/approve/first", "no host of a batch is reached before somebody has approved it, also after a restart; cancelled instead, or when nobody does in time, it ends and says so", func(w *world) {
 		hosts := hostsOf(3)
 		w.gate(hosts...)
