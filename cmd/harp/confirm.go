@@ -29,19 +29,40 @@ func (c *cli) askSure(ctx context.Context, why, question, nothing string) error 
 }
 
 // askForSeveral asks, where there is somebody to ask, before something is done to more than one of the hosts that a
-// target selects. The question is the verb, and on how many. Errors: as ask; as the library.
-func (c *cli) askForSeveral(ctx context.Context, caller *harp.Caller, text string, sure bool, verb, nothing string) error {
+// target selects, and returns these; nil where nobody was to be asked. The question is the verb, and on how many. Errors:
+// as ask; as the library.
+func (c *cli) askForSeveral(ctx context.Context, caller *harp.Caller, text string, sure bool, verb, nothing string) (hosts []string, err error) {
 	if sure || !c.inTerminal || !c.errTerminal {
-		return nil
+		return nil, nil
 	}
-	n, err := countSelected(ctx, caller, text)
+	hosts, err = caller.Target(text).Hosts(ctx)
 	switch {
 	case err != nil:
-		return noHost(ctx, caller, err, text)
-	case n < 2:
-		return nil
+		return nil, noHost(ctx, caller, err, text)
+	case len(hosts) < 2:
+		return hosts, nil
 	}
-	return c.ask(ctx, fmt.Sprintf("%s %d hosts?", verb, n), nothing)
+	return hosts, c.ask(ctx, fmt.Sprintf("%s %d hosts?", verb, len(hosts)), nothing)
+}
+
+// changeHosts changes the hosts that a target selects, when somebody who can be asked agrees: then those that the
+// question was about, and none that the target selects since. It returns how many. Errors: as askForSeveral; change's.
+func (c *cli) changeHosts(ctx context.Context, caller *harp.Caller, text string, sure bool, verb, nothing string, change func(text string) (int, error)) (n int, err error) {
+	hosts, err := c.askForSeveral(ctx, caller, text, sure, verb, nothing)
+	if err != nil {
+		return 0, err
+	}
+	targets := listTargets(hosts)
+	if hosts == nil {
+		targets = []string{text}
+	}
+	for _, some := range targets {
+		did, err := change(some)
+		if n += did; err != nil {
+			return n, noHost(ctx, caller, err, text)
+		}
+	}
+	return n, nil
 }
 
 // ask asks a person, who is there, whether to go on. Errors: *abortedError when the answer is

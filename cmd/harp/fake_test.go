@@ -42,7 +42,8 @@ type fake struct {
 	queried   []harp.RecordQuery
 	filter    harp.JobFilter
 	labelled  []labelChange
-	every     bool // each target selects all hosts
+	labelling []string // the targets of these
+	every     bool     // each target selects all hosts
 	batches   batchFake
 	schedules scheduleFake
 
@@ -221,8 +222,9 @@ func (f *fake) PutGroup(context.Context, string, string, string) error { return 
 
 func (f *fake) DeleteGroup(context.Context, string, string) error { return nil }
 
-func (f *fake) LabelHosts(_ context.Context, _, _ string, set map[string]string, unset []string) (int, error) {
+func (f *fake) LabelHosts(_ context.Context, _, expr string, set map[string]string, unset []string) (int, error) {
 	f.labelled = append(f.labelled, labelChange{set, unset})
+	f.labelling = append(f.labelling, expr)
 	return len(f.hosts), nil
 }
 

@@ -20,7 +20,7 @@ func (c *cli) hostPauseCommand() *cobra.Command {
 	cmd.Long = `Keep everything from starting on the hosts that a target selects now, until they are
 unpaused or a time has come: jobs wait, those of procedures that only read too. What runs
 goes on. A pause takes the place of one before it. On a terminal it asks first if there is
-more than one host, unless -y is given.`
+more than one host, unless -y is given; hosts that are new by the answer are left as they are.`
 	cmd.Example = `  harp host pause web07 --reason 'new disk' --until 2h
   harp host pause -y 'rack=7'`
 	bindPause(cmd, &reason, &until)
@@ -49,17 +49,19 @@ func (c *cli) hostPauseChange(use, short string, change func(h *harp.Hosts, ctx 
 				return err
 			}
 			return c.withCaller(ctx, func(caller *harp.Caller) error {
-				n, err := 0, error(nil)
 				if dry {
-					n, err = countSelected(ctx, caller, args[0])
-				} else if err = c.askForSeveral(ctx, caller, args[0], sure, texts.verb, texts.nothing); err == nil {
-					n, err = change(caller.Hosts(), ctx, args[0])
+					n, err := countSelected(ctx, caller, args[0])
+					if err != nil {
+						return noHost(ctx, caller, err, args[0])
+					}
+					return c.would(object{{"hosts", n}}, texts.would, hostCount(n))
 				}
+				n, err := c.changeHosts(ctx, caller, args[0], sure, texts.verb, texts.nothing, func(text string) (int, error) {
+					return change(caller.Hosts(), ctx, text)
+				})
 				switch {
 				case err != nil:
-					return noHost(ctx, caller, err, args[0])
-				case dry:
-					return c.would(object{{"hosts", n}}, texts.would, hostCount(n))
+					return err
 				case c.format == formatJSON:
 					return c.printObject(object{{"hosts", n}})
 				}

@@ -25,7 +25,7 @@ func (c *cli) hostLabelCommand() *cobra.Command {
 		Long: `Set labels of the hosts that a target selects, or remove labels that were set this way:
 KEY-. They override those of the hosts registry, which override those of the host's
 agent; harp host show says where each comes from. On a terminal it asks first if there is
-more than one host, unless -y is given.`,
+more than one host, unless -y is given; hosts that are new by the answer are left as they are.`,
 		Example: `  harp host label web01 role=web env=prod
   harp host label -y 'db*' rack-`,
 		Args: cobra.MinimumNArgs(2),
@@ -65,12 +65,11 @@ func parseLabels(words []string) (labelChange, error) {
 
 // labelHosts labels hosts, when somebody who can be asked agrees.
 func (c *cli) labelHosts(ctx context.Context, caller *harp.Caller, text string, change labelChange, sure bool) error {
-	if err := c.askForSeveral(ctx, caller, text, sure, "Label", "nothing was labelled"); err != nil {
-		return err
-	}
-	n, err := caller.Hosts().Label(ctx, text, change.set, change.unset...)
+	n, err := c.changeHosts(ctx, caller, text, sure, "Label", "nothing was labelled", func(text string) (int, error) {
+		return caller.Hosts().Label(ctx, text, change.set, change.unset...)
+	})
 	if err != nil {
-		return noHost(ctx, caller, err, text)
+		return err
 	}
 	if c.format == formatJSON {
 		return c.printObject(object{{"hosts", n}})

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/target"
 )
 
 // Who is there is asked before several hosts are labelled.
@@ -30,5 +33,53 @@ func TestLabellingSeveralHostsIsConfirmed(t *testing.T) {
 				t.Errorf("got %+v, and labelled %v", got, f.labelled)
 			}
 		})
+	}
+}
+
+// Only hosts that were asked about are changed, though the target selects more by the answer, and the one for which nobody is
+// asked is that one.
+func TestHostsThatWereAskedAboutAreChanged(t *testing.T) {
+	several, one := []harp.HostStatus{{Name: "web01"}, {Name: "web,02"}}, []harp.HostStatus{{Name: "web01"}}
+	for _, test := range []struct {
+		hosts  []harp.HostStatus
+		change func(*cli)
+		want   string
+	}{
+		{several, typing("y\n"), `web01,"web,02"`},
+		{one, typing(""), "web01"},
+		{several, nil, "web*"},
+	} {
+		for _, words := range []string{"label web* role=web", "pause web*", "unpause web*"} {
+			f := &fake{hosts: test.hosts, every: true}
+			got := runFake(t, t.Context(), f, test.change, append([]string{"host"}, strings.Fields(words)...)...)
+			if did := slices.Concat(f.labelling, f.maintenance.paused); got.code != exitOK || !slices.Equal(did, []string{test.want}) {
+				t.Errorf("%s: got %+v, and it changed %q, want %q", words, got, did, test.want)
+			}
+		}
+	}
+}
+
+// A long list of hosts is several targets, each of which a dispatcher takes.
+func TestListsOfHostsAreTargets(t *testing.T) {
+	var all, got []string
+	for n := range 5000 {
+		all = append(all, fmt.Sprintf("web%04d.eu.example", n))
+	}
+	for _, text := range listTargets(all) {
+		e, err := target.Parse(text)
+		if err != nil || len(text) > 60<<10 {
+			t.Fatalf("a target of %d bytes: %v", len(text), err)
+		}
+		m, err := e.Compile(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, only := m.Names()
+		if got = append(got, names...); !only {
+			t.Error("it looks at hosts")
+		}
+	}
+	if !slices.Equal(got, all) {
+		t.Errorf("they select %d hosts of %d", len(got), len(all))
 	}
 }

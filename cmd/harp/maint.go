@@ -96,7 +96,7 @@ func (c *cli) holdNow(ctx context.Context, caller *harp.Caller, w harp.Window, s
 		return c.would(object{{"window", w}, {"hosts", hosts}}, "would hold what starts on %s, %s now", w.Target, hostCount(hosts))
 	}
 	if hosts > 0 {
-		if err := c.askForSeveral(ctx, caller, w.Target, sure, "Hold what starts on", "nothing is held"); err != nil {
+		if _, err := c.askForSeveral(ctx, caller, w.Target, sure, "Hold what starts on", "nothing is held"); err != nil {
 			return err
 		}
 	}

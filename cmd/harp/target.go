@@ -147,6 +147,20 @@ func countSelected(ctx context.Context, caller *harp.Caller, text string) (int, 
 	return len(names), err
 }
 
+// listTargets are targets that list hosts, some each: one that a dispatcher takes is not much longer.
+func listTargets(hosts []string) (targets []string) {
+	const most = 32 << 10
+	for _, name := range hosts {
+		name = target.QuoteName(name)
+		if last := len(targets) - 1; last >= 0 && len(targets[last])+len(name) < most {
+			targets[last] += "," + name
+		} else {
+			targets = append(targets, name)
+		}
+	}
+	return targets
+}
+
 func yesText(yes bool) string {
 	if yes {
 		return "yes"
