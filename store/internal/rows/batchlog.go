@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/store"
 )
@@ -97,6 +99,11 @@ func (s *Store) BatchLog(_ context.Context, text string, from uint64, n int) (ou
 		if _, err := read(snap, i.key(prefixBatchLife), &life); err != nil {
 			return err
 		}
+		if from > life.Log && b.Reason == harp.BatchReasonRestored { // it is of another store, restored by a clock that was ahead
+			if from, err = numberRestored(snap, i, from); err != nil {
+				return err
+			}
+		}
 		err = readLog(snap, i, from, life.Log, n, &out)
 		isCut := errors.Is(err, ErrDamaged) && len(out.Entries) > 0
 		if err != nil && !isCut { // else it is said of the next
@@ -107,6 +114,25 @@ func (s *Store) BatchLog(_ context.Context, text string, from uint64, n int) (ou
 		return err
 	})
 	return out, err
+}
+
+// numberRestored returns the number in a batch's log behind the gap that a restore left in it, or another if there is none.
+func numberRestored(snap Snapshot, i id, or uint64) (uint64, error) {
+	for item, err := range snap.Scan(i.key(prefixBatchLog), logKey(i, or), true) {
+		if err != nil {
+			return 0, err
+		}
+		entries, err := entriesIn(snap, item)
+		if err != nil {
+			return 0, err
+		}
+		for _, e := range slices.Backward(entries) {
+			if e.Kind == store.BatchGap {
+				return e.No + e.Numbers(), nil
+			}
+		}
+	}
+	return or, nil
 }
 
 // nameHosts puts the names of their hosts into entries of a batch's log, which are not in the order of

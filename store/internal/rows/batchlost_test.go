@@ -445,3 +445,45 @@ func TestStepWhoseLifeIsLost(t *testing.T) {
 		}
 	})
 }
+
+// TestRestoresWithTheClockSetBack restores a backup a second time, with a clock that was set back since the first, or is far behind both
+// times: whoever has followed a batch in the first store is told all that the second one has made of it.
+func TestRestoresWithTheClockSetBack(t *testing.T) {
+	for name, c := range map[string]struct{ first, second time.Time }{
+		"set back":   {noon, noon.Add(-time.Hour)},
+		"far behind": {time.Unix(60, 0), time.Unix(60, 0)},
+	} {
+		s := opened(t, newTrial(), Options{})
+		b, first := begin(t, s, onHosts(6))
+		applied(t, s, about(first[0], store.End))
+		restoredAt := func(at time.Time) *Store {
+			into := newTrial()
+			if _, err := Restore(into, backedUp(t, s), at, Options{}); err != nil {
+				t.Fatal(err)
+			}
+			return opened(t, into, Options{})
+		}
+		endsFrom := func(s *Store, from uint64, n int) (ends []store.BatchEntry) {
+			for isOver := false; !isOver; {
+				log, err := s.BatchLog(t.Context(), b.ID, from, n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range log.Entries {
+					if e.Kind != store.BatchGap {
+						ends = append(ends, e)
+					}
+				}
+				from, isOver = log.Next, log.Ended
+			}
+			return ends
+		}
+		was := endsFrom(restoredAt(c.first), 0, 100)
+		for at, e := range was[1:] { // the first had ended before the backup
+			again := restoredAt(c.second)
+			if got := endsFrom(again, e.No+e.Numbers(), 2); len(got) != len(was)-1 {
+				t.Errorf("%s: who was told of %d ends in the first store is told of %d of %d in the second", name, at+1, len(got), len(was)-1)
+			}
+		}
+	}
+}

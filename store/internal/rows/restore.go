@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -458,13 +459,16 @@ const restoredNumbers = 1 << 30
 
 // skipNumbers has what comes now get numbers in the logs of batches that nothing has had since the backup, nor in another store that was
 // restored from one: whoever has followed one goes on from there, and misses none of it. They are microseconds: more of these pass
-// between two restores than a batch has hosts.
+// between two restores than a batch has hosts. Where the clock is far behind they are chance.
 func (s *Store) skipNumbers(ctx context.Context, at time.Time) error {
 	left := slices.Collect(maps.Values(s.batches))
 	for len(left) > 0 {
 		err := s.do(ctx, SpaceCritical, func(t *tx) error {
 			for ; len(left) > 0 && t.hasRoom(maxStep); left = left[1:] {
-				count := max(restoredNumbers, at.UnixMicro()-int64(left[0].log)) //nolint:gosec // numbers are fewer than that
+				count := at.UnixMicro() - int64(left[0].log) //nolint:gosec // numbers are fewer than that
+				if count < restoredNumbers {
+					count = restoredNumbers + rand.Int64N(restoredNumbers<<10) //nolint:gosec // no secret
+				}
 				t.logEntry(left[0], store.BatchEntry{Kind: store.BatchGap, Count: int(count)})
 			}
 			return nil
