@@ -263,7 +263,7 @@ func (s *session) journalStart(at *attempt) refusal {
 	if j == nil {
 		return refusal{reason: wire.NotNowDraining}
 	}
-	a, now := journal.Accept{Fence: at.fence, Info: at.journalInfo(), Elsewhere: at.task.keepsElsewhere()}, time.Now()
+	a, now := journal.Accept{Fence: at.fence, Store: at.store, Info: at.journalInfo(), Elsewhere: at.task.keepsElsewhere()}, time.Now()
 	err := j.AcceptStart(at.spool.key, a, now)
 	for s.agent.makeRoom(err) {
 		err = j.AcceptStart(at.spool.key, a, now)

@@ -135,7 +135,6 @@ type Agent struct {
 	longest time.Duration             // pause before reconnecting
 	unknown map[journal.Key]stranger  // kept for a dispatcher other than the current one
 	strange map[journal.Key]time.Time // since when another dispatcher is known not to know them
-	begins  map[*session]int64        // how far the journal is by HELLO of sessions that begin
 }
 
 // New returns an agent that offers nothing yet: see [Handle]. Whether the
@@ -164,7 +163,6 @@ func New(cfg Config) *Agent {
 		journal:   newJournalHandle(&cfg, log),
 		unknown:   map[journal.Key]stranger{},
 		strange:   map[journal.Key]time.Time{},
-		begins:    map[*session]int64{},
 		putOff:    newPostponements(),
 		longest:   defaultLongest,
 		peers:     transport.NewBudget(),

@@ -123,6 +123,7 @@ type peer struct {
 	problems   []harp.HostProblem
 	procedures []harp.ProcedureDoc
 	held       []wire.HeldAttempt
+	taken      int64 // by the agent's journal, as HELD says
 	epoch      int64
 }
 
@@ -162,7 +163,7 @@ func (p *peer) reconcile(ctx context.Context) error {
 		if err := p.hear(ctx, wire.TypeHeld, &m); err != nil {
 			return err
 		}
-		p.held, last = append(p.held, m.Attempts...), m.Last
+		p.held, p.taken, last = append(p.held, m.Attempts...), m.Taken, m.Last
 	}
 	p.say(wire.TypeForget, wire.Forget{Last: true})
 	return p.hear(ctx, wire.TypeReady, new(wire.Ready))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -194,16 +195,34 @@ func (x *exchange) tombstone() {
 	x.x.Release()
 }
 
-// TestEndTellsHowFarTheJournalIs checks that END says how far the journal is, behind the attempt's start,
-// and that it is as far after a crash: a dispatcher takes one that is not for one that was rolled back.
-func TestEndTellsHowFarTheJournalIs(t *testing.T) {
+// TestEndTellsHowManyCallsWereTaken checks that END says how many calls of the store the journal has taken, this one among
+// them, and that they are as many after a crash: a dispatcher takes a journal with fewer for one that was rolled back.
+func TestEndTellsHowManyCallsWereTaken(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {
 		m := newMachine(t, p, newCounter().offer, agent.Limits{})
 		before := m.peer.hello
-		told := m.peer.call("once", nil).accepted().end().Position
+		m.peer.call("once", nil).accepted().end()
+		told := m.peer.call("once", nil).accepted().end().Taken
 		m.crash()
-		if h := m.peer.hello; told <= before.Position || h.Position < told || h.Journal != before.Journal {
-			t.Errorf("HELLO says %d, END %d, HELLO %d", before.Position, told, h.Position)
+		if h := m.peer.hello; told != 2 || m.peer.taken != told || h.Journal != before.Journal {
+			t.Errorf("END says %d, then HELD %d", told, m.peer.taken)
+		}
+	})
+}
+
+// TestEndTellsAnotherDispatcherOfItsOwnCalls checks that a dispatcher which asks for what another one has called is told how many calls
+// it has made itself: it compares them with what is said of these later.
+func TestEndTellsAnotherDispatcherOfItsOwnCalls(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		m := newMachine(t, p, newCounter().offer, agent.Limits{})
+		m.peer.call("once", nil).accepted().end()
+		x := m.peer.call("once", nil).accepted()
+		expect[wire.End](x, wire.TypeEnd)
+		m.belongsTo("other")
+		told := []int64{m.peer.taken, m.peer.resume(x.id, 0).end().Taken, m.peer.call("once", nil).accepted().end().Taken}
+		m.belongsTo("store")
+		if told = append(told, m.peer.taken); !slices.Equal(told, []int64{0, 0, 1, 2}) {
+			t.Errorf("HELD, END and END tell another dispatcher, and HELD its own, of %d calls", told)
 		}
 	})
 }

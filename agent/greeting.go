@@ -38,7 +38,6 @@ func (s *session) introduce(ctx context.Context) error {
 	s.about = s.facts(ctx) // first: the dispatcher greets one agent of a host at a time, and waits for no other
 	j := s.agent.journal.current()
 	s.greeted = time.Now()
-	defer s.agent.endPosition(s)
 	s.send(wire.TypeHello, s.hello(j))
 	w, err := s.welcomed(ctx)
 	if err != nil {
@@ -73,7 +72,6 @@ func (s *session) hello(j *journal.Journal) wire.Hello {
 		Instance: s.agent.instance,
 		BootID:   bootID(),
 		Journal:  j.ID(),
-		Position: s.agent.beginPosition(s, j),
 		Labels:   s.agent.cfg.Labels,
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/journal"
-	"github.com/harpcaller/harp/internal/wire"
 )
 
 // DirInUseError says that another process keeps its journal in an agent's directory.
@@ -197,35 +196,17 @@ func (h *journalHandle) sync() error {
 	return j.Sync()
 }
 
-// withPosition is END with how far the journal is, by which a dispatcher knows that it was rolled back
-// when it is less far later. Beside a session that begins that is no further than its HELLO has said, which may be heard later.
-func (a *Agent) withPosition(end wire.End) wire.End {
-	j := a.journal.current()
+// taken is how many calls of a store the journal has ever taken; 0: it is not open.
+func (h *journalHandle) taken(store string) int64 {
+	j := h.current()
 	if j == nil {
-		return end
+		return 0
 	}
-	end.Position = j.Position() // first: a HELLO from now on says no less
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, position := range a.begins {
-		end.Position = min(end.Position, position)
-	}
-	return end
+	return takenBy(j, store)
 }
 
-// beginPosition is how far a journal is, which HELLO of a session is to say.
-func (a *Agent) beginPosition(s *session, j *journal.Journal) int64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.begins[s] = j.Position()
-	return a.begins[s]
-}
-
-// endPosition is for a session that has begun, or will not: no other one is there any more, or its HELLO counts for nothing.
-func (a *Agent) endPosition(s *session) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.begins, s)
+func takenBy(j *journal.Journal, store string) int64 {
+	return int64(j.Taken(store)) //nolint:gosec // no journal takes so many
 }
 
 // waits returns what is closed when there is another journal, and when there will be

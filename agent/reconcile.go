@@ -170,10 +170,12 @@ func (s *session) awaitBegun(ctx context.Context) error {
 	return nil
 }
 
-// sendHeld sends, in pages, every attempt that the agent holds, by the journal that HELLO named. The
-// error says why that is not known.
+// sendHeld sends, in pages, every attempt that the agent holds, by the journal that HELLO named, and how many
+// calls it has taken: at least as many as any END has told, as no older session is left. The error says why that is
+// not known.
 func (s *session) sendHeld(j *journal.Journal) error {
-	list, err := s.agent.held(j, s.store)
+	taken := takenBy(j, s.store)
+	list, err := s.agent.held(j, s.store) // fails also if what was taken was told by another journal
 	if err != nil {
 		return err
 	}
@@ -185,7 +187,7 @@ func (s *session) sendHeld(j *journal.Journal) error {
 		}
 		page.Attempts = append(page.Attempts, h)
 	}
-	page.Last = true
+	page.Last, page.Taken = true, taken
 	s.send(wire.TypeHeld, page)
 	return nil
 }

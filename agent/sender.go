@@ -248,7 +248,8 @@ func (r *sender) send(m life.Message) error {
 	case r.session.direct:
 		return r.sendDirect(m.End)
 	}
-	end := r.at.agent.withPosition(*m.End)
+	end := *m.End
+	end.Taken = r.at.agent.journal.taken(r.session.store)
 	return wire.Send(r.x, wire.TypeEnd, true, &end)
 }
 

@@ -309,20 +309,21 @@ func (a *attempt) handleEnd(ctx context.Context, body []byte) error {
 	if err := wire.DecodeBody(body, &m); err != nil {
 		return err
 	}
-	a.s.notePosition(m.Position)
+	taken := uint64(max(m.Taken, 0)) //nolint:gosec // not negative
+	a.s.noteTaken(taken)
 	if err := a.storeMissing(ctx); err != nil {
 		return err
 	}
 	if reason := lossOf(m); reason != "" {
-		if err := a.storeGone(ctx, reason, m.Position); err != nil {
+		if err := a.storeGone(ctx, reason, taken); err != nil {
 			return err
 		}
 		return a.ackEnd(m.Records)
 	}
 	e := a.s.d.newEvent(a.job, store.End)
 	e.RanFor, e.Value, e.Dropped, e.Failure = time.Duration(max(m.RanFor, 0)), m.Value, m.Dropped, harp.FailureOf(m.Failure)
-	e.Position = uint64(max(m.Position, 0)) //nolint:gosec // not negative
-	if len(e.Value) > wire.MaxMessage {     // no agent may return so much
+	e.Taken = taken
+	if len(e.Value) > wire.MaxMessage { // no agent may return so much
 		e.Value, e.Dropped = nil, true
 	}
 	var err error
@@ -349,10 +350,10 @@ func lossOf(m wire.End) string {
 }
 
 // storeGone is for an attempt that ended with its process, or its agent, and not by itself.
-func (a *attempt) storeGone(ctx context.Context, reason string, position int64) error {
+func (a *attempt) storeGone(ctx context.Context, reason string, taken uint64) error {
 	e := a.s.d.newEvent(a.job, store.Lose)
-	e.Reason, e.Position = reason, uint64(max(position, 0)) //nolint:gosec // not negative
-	if a.job.State == harp.StateQueued {                    // it was given up before
+	e.Reason, e.Taken = reason, taken
+	if a.job.State == harp.StateQueued { // it was given up before
 		e.Kind = store.Gone
 	}
 	return a.applyEvent(ctx, e)

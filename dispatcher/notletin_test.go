@@ -53,7 +53,7 @@ func (s *system) notLettingIn(t *testing.T, host string) *rawAgent {
 	t.Helper()
 	addr, tc, dial := s.net.dial("dispatcher", host, transport.RoleAgent)
 	nc := ungranted{must[net.Conn](t)(dial(t.Context(), addr)).(transport.Link)}
-	a := must[*rawAgent](t)(s.greetOn(t.Context(), nc, tc, wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}))
+	a := must[*rawAgent](t)(s.greetOn(t.Context(), nc, tc, wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}, wire.Held{}))
 	a.exchanges(t)
 	alive(a)
 	synctest.Wait()
@@ -121,7 +121,7 @@ func TestCallsOverASlowLine(t *testing.T) {
 		const calls, size = 15, 1 << 20 // at twice the rate at which a line is slow
 		addr, tc, dial := sys.net.dial("dispatcher", "web01", transport.RoleAgent)
 		nc := slow{must[net.Conn](t)(dial(t.Context(), addr)).(transport.Link)}
-		a := must[*rawAgent](t)(sys.greetOn(t.Context(), nc, tc, wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}))
+		a := must[*rawAgent](t)(sys.greetOn(t.Context(), nc, tc, wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}, wire.Held{}))
 		asked := a.exchanges(t)
 		alive(a)
 		for range calls {

@@ -84,7 +84,7 @@ func TestAnAgentWithoutRoomIsAskedAgain(t *testing.T) {
 		sys := newSystem(t, embedded, nil, dispatcher.Config{})
 		i := interrupt(t, sys, saidStart, false, unlimited...)
 		sys.agents = transport.NewBudget() // one for both
-		full := must[*rawAgent](t)(sys.greetAs(t.Context(), "web02", wire.Hello{Version: wire.Version, Instance: "full", Journal: "full"}))
+		full := must[*rawAgent](t)(sys.greetAs(t.Context(), "web02", wire.Hello{Version: wire.Version, Instance: "full", Journal: "full"}, wire.Held{}))
 		full.serve(func(x *transport.Exchange, _ transport.Frame) { <-x.Context().Done() })
 		call := func(host string, args harp.Args) *harp.Job {
 			t.Helper()

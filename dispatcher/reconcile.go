@@ -77,7 +77,7 @@ func (s *session) journalGone() (gone, rolledBack bool) {
 	if had.Journal == "" {
 		return false, false
 	}
-	rolledBack = s.hello.Journal == had.Journal && uint64(max(s.hello.Position, 0)) < had.Position
+	rolledBack = s.hello.Journal == had.Journal && s.taken < had.Taken
 	return rolledBack || s.hello.Journal != had.Journal, rolledBack
 }
 
@@ -94,7 +94,7 @@ func (r *reconciliation) takeHeld(j *store.Job) (wire.HeldAttempt, bool) {
 }
 
 // lacksStart reports whether the agent does not hold what is known to have started: then
-// its journal is older than it was, as that of a clone, whatever position it says.
+// its journal is older than it was, as that of a clone, however many calls it has taken.
 func (r *reconciliation) lacksStart(j *store.Job) bool { return r.hasStarted(j) && r.lacks(j) }
 
 // lacksLost is lacksStart for an attempt that was given up as lost: until it is known what

@@ -472,7 +472,7 @@ func TestAnAgentTellsOfItsOwnHostOnly(t *testing.T) {
 		i := interrupt(t, sys, saidStart, false)
 		time.Sleep(25 * time.Hour) // it is lost
 		hello := wire.Hello{Version: wire.Version, Instance: "other", Journal: "other"}
-		other := must[*rawAgent](t)(sys.greetAs(t.Context(), "web02", hello, wire.HeldAttempt{Job: i.job.ID(), Attempt: 1, State: wire.HeldEnded, Fence: 1}))
+		other := must[*rawAgent](t)(sys.greetAs(t.Context(), "web02", hello, wire.Held{Attempts: []wire.HeldAttempt{{Job: i.job.ID(), Attempt: 1, State: wire.HeldEnded, Fence: 1}}}))
 		asked := other.exchanges(t)
 		synctest.Wait()
 		expectAsked(t, asked, 0, false, false)

@@ -12,14 +12,14 @@ import (
 	"github.com/harpcaller/harp/store/memory"
 )
 
-// met connects the agent whose journal is at a position, and which holds the job's attempt.
-func (i interrupted) met(t *testing.T, sys *system, position, number int64, state string) (*rawAgent, <-chan agentExchange) {
+// met connects the agent whose journal has taken so many calls, and which holds the job's attempt.
+func (i interrupted) met(t *testing.T, sys *system, taken, number int64, state string) (*rawAgent, <-chan agentExchange) {
 	t.Helper()
-	var held []wire.HeldAttempt
+	held := wire.Held{Taken: taken}
 	if state != "" {
-		held = append(held, wire.HeldAttempt{Job: i.job.ID(), Attempt: number, State: state, Fence: 1})
+		held.Attempts = append(held.Attempts, wire.HeldAttempt{Job: i.job.ID(), Attempt: number, State: state, Fence: 1})
 	}
-	a := must[*rawAgent](t)(sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: "i", Journal: "j", Position: position}, held...))
+	a := must[*rawAgent](t)(sys.greetAs(t.Context(), "web01", wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}, held))
 	asked := a.exchanges(t)
 	synctest.Wait()
 	return a, asked
@@ -29,20 +29,20 @@ func (i interrupted) met(t *testing.T, sys *system, position, number int64, stat
 // prove nothing.
 func TestAJournalThatWasRolledBackProvesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
-		began    bool
-		position int64
-		holds    string
-		state    harp.State
-		resumes  bool
-		forgets  int
+		began   bool
+		taken   int64
+		holds   string
+		state   harp.State
+		resumes bool
+		forgets int
 	}{
-		"at the same position, alive":   {true, 5, wire.HeldAlive, harp.StateRunning, true, 0},
-		"further, alive":                {true, 6, wire.HeldAlive, harp.StateRunning, true, 0},
-		"rolled back, alive":            {true, 4, wire.HeldAlive, harp.StateLost, false, 1},
-		"rolled back, ended":            {true, 4, wire.HeldEnded, harp.StateLost, false, 1},
-		"rolled back, nothing":          {false, 4, "", harp.StateLost, false, 0},
-		"rolled back, withdrawn":        {false, 4, wire.HeldWithdrawn, harp.StateLost, false, 1},
-		"at the same position, nothing": {false, 5, "", harp.StateSent, false, 0},
+		"as many, alive":         {true, 5, wire.HeldAlive, harp.StateRunning, true, 0},
+		"more, alive":            {true, 6, wire.HeldAlive, harp.StateRunning, true, 0},
+		"rolled back, alive":     {true, 4, wire.HeldAlive, harp.StateLost, false, 1},
+		"rolled back, ended":     {true, 4, wire.HeldEnded, harp.StateLost, false, 1},
+		"rolled back, nothing":   {false, 4, "", harp.StateLost, false, 0},
+		"rolled back, withdrawn": {false, 4, wire.HeldWithdrawn, harp.StateLost, false, 1},
+		"as many, nothing":       {false, 5, "", harp.StateSent, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestAJournalThatWasRolledBackProvesNothing(t *testing.T) {
 				synctest.Wait()
 				agent.tr.Close(nil)
 				synctest.Wait()
-				agent, asked = i.met(t, sys, c.position, 1, c.holds)
+				agent, asked = i.met(t, sys, c.taken, 1, c.holds)
 				s := i.status(t)
 				if s.State != c.state || c.state == harp.StateLost && s.Reason != harp.LostJournalGone || len(agent.forgot) != c.forgets {
 					t.Errorf("it is %s (%s), and the agent forgets %v", s.State, s.Reason, agent.forgot)
@@ -77,17 +77,17 @@ func TestAJournalThatWasRolledBackProvesNothing(t *testing.T) {
 	}
 }
 
-// TestAnEndTellsHowFarTheJournalWas checks that a journal is known to be rolled back by what was heard
+// TestAnEndTellsHowManyCallsTheJournalHasTaken checks that a journal is known to be rolled back by what was heard
 // amid a session, too: of an attempt that has ended since, and of which nothing is held any more.
-func TestAnEndTellsHowFarTheJournalWas(t *testing.T) {
+func TestAnEndTellsHowManyCallsTheJournalHasTaken(t *testing.T) {
 	for name, c := range map[string]struct {
-		position int64
-		state    harp.State
+		taken int64
+		state harp.State
 	}{
-		"rolled back to HELLO": {5, harp.StateLost},
-		"rolled back":          {19, harp.StateLost},
-		"as far":               {20, harp.StateSent},
-		"further":              {21, harp.StateSent},
+		"rolled back to HELD": {5, harp.StateLost},
+		"rolled back":         {19, harp.StateLost},
+		"as many":             {20, harp.StateSent},
+		"more":                {21, harp.StateSent},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, sys *system) {
@@ -95,7 +95,7 @@ func TestAnEndTellsHowFarTheJournalWas(t *testing.T) {
 				agent, asked := i.met(t, sys, 5, 1, "")
 				before := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
 				m := <-asked
-				m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: harp.Value{0xc0}, Started: &wire.Started{Time: 1}, Position: 20})
+				m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: harp.Value{0xc0}, Started: &wire.Started{Time: 1}, Taken: 20})
 				must[harp.Value](t)(before.Get(t.Context()))
 				agent.sendFrame(t, wire.TypeFacts, wire.Facts{})
 				i.job = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
@@ -103,7 +103,7 @@ func TestAnEndTellsHowFarTheJournalWas(t *testing.T) {
 				synctest.Wait()
 				agent.tr.Close(nil)
 				synctest.Wait()
-				i.met(t, sys, c.position, 1, "")
+				i.met(t, sys, c.taken, 1, "")
 				if s := i.status(t); s.State != c.state || c.state == harp.StateLost && s.Reason != harp.LostJournalGone {
 					t.Errorf("it is %s (%s)", s.State, s.Reason)
 				}
@@ -141,7 +141,7 @@ func TestWhatWasStoppingHadBegun(t *testing.T) {
 
 // What a journal that was rolled back holds of a job that was given up is not its outcome.
 func TestALateWordOfAJournalThatWasRolledBack(t *testing.T) {
-	for position, resumes := range map[int64]bool{4: false, 5: true} {
+	for taken, resumes := range map[int64]bool{4: false, 5: true} {
 		inVirtualTime(t, func(t *testing.T, sys *system) {
 			var i interrupted
 			agent, asked := i.met(t, sys, 5, 1, "")
@@ -151,9 +151,9 @@ func TestALateWordOfAJournalThatWasRolledBack(t *testing.T) {
 			synctest.Wait()
 			agent.tr.Close(nil)
 			time.Sleep(25 * time.Hour)
-			agent, asked = i.met(t, sys, position, 1, wire.HeldEnded)
+			agent, asked = i.met(t, sys, taken, 1, wire.HeldEnded)
 			if forgets := len(agent.forgot) == 1; forgets == resumes {
-				t.Errorf("at %d it forgets %v", position, agent.forgot)
+				t.Errorf("with %d taken it forgets %v", taken, agent.forgot)
 			}
 			if resumes {
 				if m := <-asked; m.resume == nil {
@@ -166,19 +166,19 @@ func TestALateWordOfAJournalThatWasRolledBack(t *testing.T) {
 	}
 }
 
-// How far a journal was when an end told of it is known to the next process, too: what was stored before a call was sent
+// How many calls a journal had taken when an end told of it is known to the next process, too: what was stored before a call was sent
 // says whether its journal was rolled back since.
-func TestAnEndTellsTheNextProcessHowFarTheJournalWas(t *testing.T) {
+func TestAnEndTellsTheNextProcessHowManyCallsTheJournalHasTaken(t *testing.T) {
 	for name, c := range map[string]struct {
-		gone     bool // the attempt that ended was lost with its process
-		position int64
-		state    harp.State
+		gone  bool // the attempt that ended was lost with its process
+		taken int64
+		state harp.State
 	}{
-		"rolled back to HELLO":         {false, 5, harp.StateLost},
+		"rolled back to HELD":          {false, 5, harp.StateLost},
 		"rolled back":                  {false, 19, harp.StateLost},
 		"rolled back, and it was gone": {true, 19, harp.StateLost},
-		"as far":                       {false, 20, harp.StateSent},
-		"as far, and it was gone":      {true, 20, harp.StateSent},
+		"as many":                      {false, 20, harp.StateSent},
+		"as many, and it was gone":     {true, 20, harp.StateSent},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -186,10 +186,10 @@ func TestAnEndTellsTheNextProcessHowFarTheJournalWas(t *testing.T) {
 				sys := newSystemOn(t, embedded, network, memory.OpenDisk(disk, nil), dispatcher.Config{})
 				var i interrupted
 				agent, asked := i.met(t, sys, 5, 1, "")
-				for _, position := range []int64{20, 19} { // they come as they come
+				for _, taken := range []int64{20, 19} { // they come as they come
 					before := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
 					m := <-asked
-					m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: harp.Value{0xc0}, Started: &wire.Started{Time: 1}, Gone: c.gone, Position: position})
+					m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: harp.Value{0xc0}, Started: &wire.Started{Time: 1}, Gone: c.gone, Taken: taken})
 					must[harp.Result](t)(before.Wait(t.Context()))
 				}
 				i.job = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
@@ -201,7 +201,7 @@ func TestAnEndTellsTheNextProcessHowFarTheJournalWas(t *testing.T) {
 				agent.tr.Close(nil)
 				again := newSystemOn(t, embedded, network, memory.OpenDisk(disk, nil), dispatcher.Config{})
 				i.job = again.caller.Job(i.job.ID())
-				i.met(t, again, c.position, 1, "")
+				i.met(t, again, c.taken, 1, "")
 				if s := i.status(t); s.State != c.state || c.state == harp.StateLost && s.Reason != harp.LostJournalGone {
 					t.Errorf("it is %s (%s)", s.State, s.Reason)
 				}
@@ -210,15 +210,15 @@ func TestAnEndTellsTheNextProcessHowFarTheJournalWas(t *testing.T) {
 	}
 }
 
-// TestAnEndThatWasNotStoredTellsHowFarTheJournalWas: an end that came while nothing could be stored, nor when its session ended, has told how far
-// the journal is. The next session knows, where the journal was set back before the end.
-func TestAnEndThatWasNotStoredTellsHowFarTheJournalWas(t *testing.T) {
+// TestAnEndThatWasNotStoredTellsHowManyCallsTheJournalHasTaken: an end that came while nothing could be stored, nor when its session ended, has told how many
+// calls the journal has taken. The next session knows, where the journal was set back before the end.
+func TestAnEndThatWasNotStoredTellsHowManyCallsTheJournalHasTaken(t *testing.T) {
 	for name, c := range map[string]struct {
-		position int64
-		state    harp.State
+		taken int64
+		state harp.State
 	}{
 		"rolled back": {19, harp.StateLost},
-		"as far":      {20, harp.StateSent},
+		"as many":     {20, harp.StateSent},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -231,13 +231,13 @@ func TestAnEndThatWasNotStoredTellsHowFarTheJournalWas(t *testing.T) {
 				i.job = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
 				<-asked // it begins, and that is not heard
 				disk.SetSpace(store.SpaceCritical)
-				m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: harp.Value{0xc0}, Started: &wire.Started{Time: 1}, Position: 20})
+				m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: harp.Value{0xc0}, Started: &wire.Started{Time: 1}, Taken: 20})
 				synctest.Wait()
 				agent.tr.Close(nil)
 				synctest.Wait()
 				disk.SetSpace(store.SpacePlenty)
-				must[*rawAgent](t)(sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: "i", Journal: "j", Position: c.position},
-					wire.HeldAttempt{Job: first.ID(), Attempt: 1, State: wire.HeldAlive, Fence: 1})).exchanges(t)
+				must[*rawAgent](t)(sys.greetAs(t.Context(), "web01", wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"},
+					wire.Held{Attempts: []wire.HeldAttempt{{Job: first.ID(), Attempt: 1, State: wire.HeldAlive, Fence: 1}}, Taken: c.taken})).exchanges(t)
 				if s := i.status(t); s.State != c.state || c.state == harp.StateLost && s.Reason != harp.LostJournalGone {
 					t.Errorf("it is %s (%s)", s.State, s.Reason)
 				}

@@ -34,6 +34,7 @@ type session struct {
 	tr             *transport.Session
 	control        *transport.Exchange
 	hello          wire.Hello
+	taken          uint64    // how many calls of the store the agent's journal has ever taken, as HELD says
 	welcomed       time.Time // when WELCOME was sent
 	epoch          uint64
 	ended          chan struct{} // closed when nothing of the session is left
@@ -305,19 +306,19 @@ func (s *session) isSameAgent(old *session) bool {
 }
 
 // openSession notes the session in the store and raises the host's epoch. What is stored
-// of the agent's journal stays until it is reconciled: record replaces it. How far an end has told that it is may not be stored.
+// of the agent's journal stays until it is reconciled: record replaces it. How many calls it has taken, as an end has told, may not be stored.
 func (s *session) openSession(ctx context.Context) error {
 	known, err := s.d.store.Host(ctx, s.host.name)
 	if err != nil && !errors.Is(err, harp.ErrNotFound) && !errors.Is(err, store.ErrDamaged) {
 		return err
 	}
 	if heard := s.host.storedRow(); heard.Journal == known.Journal {
-		known.Position = max(known.Position, heard.Position)
+		known.Taken = max(known.Taken, heard.Taken)
 	}
 	h := s.hello
 	s.epoch, err = s.d.store.OpenSession(ctx, store.Session{
 		Host: s.host.name, Fingerprint: s.tr.Peer().Fingerprint, Owner: s.d.name,
-		Instance: h.Instance, Boot: h.BootID, Journal: known.Journal, Position: known.Position,
+		Instance: h.Instance, Boot: h.BootID, Journal: known.Journal, Taken: known.Taken,
 		Software: h.Software, Labels: h.Labels, At: s.d.now(),
 	})
 	if err != nil {
@@ -382,6 +383,7 @@ func (s *session) expectHeld(ctx context.Context) (held []wire.HeldAttempt, err 
 			}
 		}
 		if held = append(held, page.Attempts...); page.Last {
+			s.taken = uint64(max(page.Taken, 0)) //nolint:gosec // not negative
 			return held, nil
 		}
 	}
@@ -390,16 +392,16 @@ func (s *session) expectHeld(ctx context.Context) (held []wire.HeldAttempt, err 
 // recordAgent keeps what the agent said of its host and its journal.
 func (s *session) recordAgent(ctx context.Context, facts harp.Value, docs []harp.ProcedureDoc) error {
 	s.host.updateRow(func(row *store.Host) {
-		row.Journal, row.Position = s.hello.Journal, uint64(max(s.hello.Position, 0))
+		row.Journal, row.Taken = s.hello.Journal, s.taken
 	})
 	return s.recordHost(ctx, facts, docs)
 }
 
-// notePosition keeps how far the agent's journal was when it said so: where it is less far later, it was
-// rolled back. It is stored with the end that tells of it.
-func (s *session) notePosition(position int64) {
+// noteTaken keeps how many calls the agent's journal has taken, as an end says, with which that is stored: where it
+// says less later, it was rolled back.
+func (s *session) noteTaken(taken uint64) {
 	s.host.updateRow(func(row *store.Host) {
-		row.Position = max(row.Position, uint64(max(position, 0)))
+		row.Taken = max(row.Taken, taken)
 	})
 }
 

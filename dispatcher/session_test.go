@@ -68,17 +68,17 @@ func (s *system) newRawAgent(ctx context.Context, instance string) (*rawAgent, e
 
 // greetRaw is newRawAgent with what the agent says first and what it holds.
 func (s *system) greetRaw(ctx context.Context, hello wire.Hello, held ...wire.HeldAttempt) (*rawAgent, error) {
-	return s.greetAs(ctx, "web01", hello, held...)
+	return s.greetAs(ctx, "web01", hello, wire.Held{Attempts: held})
 }
 
-// greetAs is greetRaw of another host's agent.
-func (s *system) greetAs(ctx context.Context, host string, hello wire.Hello, held ...wire.HeldAttempt) (*rawAgent, error) {
+// greetAs is greetRaw of another host's agent, with all that it says of its journal.
+func (s *system) greetAs(ctx context.Context, host string, hello wire.Hello, held wire.Held) (*rawAgent, error) {
 	addr, tc, dial := s.net.dial("dispatcher", host, transport.RoleAgent)
-	return s.greetOn(ctx, must[net.Conn](s.t)(dial(ctx, addr)), tc, hello, held...)
+	return s.greetOn(ctx, must[net.Conn](s.t)(dial(ctx, addr)), tc, hello, held)
 }
 
 // greetOn is greetAs on a connection.
-func (s *system) greetOn(ctx context.Context, nc net.Conn, tc *tls.Config, hello wire.Hello, held ...wire.HeldAttempt) (*rawAgent, error) {
+func (s *system) greetOn(ctx context.Context, nc net.Conn, tc *tls.Config, hello wire.Hello, held wire.Held) (*rawAgent, error) {
 	conn := must[*transport.Conn](s.t)(transport.Client(ctx, nc, tc, transport.ProtocolAgent, transport.RoleDispatcher))
 	a := converse(s.t, conn, s.agents)
 	// If it is answered, and the session over, before Send returns, that fails.
@@ -96,7 +96,8 @@ func (s *system) greetOn(ctx context.Context, nc net.Conn, tc *tls.Config, hello
 	}
 	a.sendFrame(s.t, wire.TypeFacts, wire.Facts{})
 	a.sendFrame(s.t, wire.TypeProcedures, wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "work"}}, Last: true})
-	a.sendFrame(s.t, wire.TypeHeld, wire.Held{Attempts: held, Last: true})
+	held.Last = true
+	a.sendFrame(s.t, wire.TypeHeld, held)
 	forget, err := a.control.Receive(ctx)
 	if err != nil {
 		return nil, err

@@ -81,7 +81,7 @@ type Event struct {
 	RanFor   time.Duration
 	Jitter   float64 // from 0 to 1: how much of the pause before another attempt is waited
 	Text     string  // of an operator who gave the job up
-	Position uint64  // End, Gone, Lose: how far the journal of the host's agent is, as that says; 0: it does not
+	Taken    uint64  // End, Gone, Lose: how many calls of this store the journal of the host's agent has taken, as that says; 0: it does not
 }
 
 // Effect is what a change asks of others.

@@ -346,8 +346,8 @@ type Hosts interface {
 	// harp.ErrNotFound if it never had a session.
 	PutHost(ctx context.Context, h Host) error
 
-	// Host returns one host. The Position of its journal is the furthest of that of PutHost and those of events since its
-	// session began. Errors: harp.ErrNotFound.
+	// Host returns one host. Taken is the highest of that of PutHost and those of events since its session began. A
+	// store that was restored is another, of which no journal has taken any call. Errors: harp.ErrNotFound.
 	Host(ctx context.Context, name string) (Host, error)
 
 	// RemoveHost forgets a host, with its marks. First it ends what has not ended on it, in as few commits as
@@ -544,7 +544,7 @@ type Session struct {
 	Instance    string
 	Boot        string
 	Journal     string
-	Position    uint64
+	Taken       uint64 // how many calls of this store that has taken
 	Software    string
 	Labels      map[string]string
 	At          time.Time
@@ -559,7 +559,7 @@ type Host struct {
 	Instance    string              `msgpack:"instance,omitempty"`
 	Boot        string              `msgpack:"boot,omitempty"`
 	Journal     string              `msgpack:"journal,omitempty"`
-	Position    uint64              `msgpack:"position,omitempty"`
+	Taken       uint64              `msgpack:"-"` // how many calls of this store the journal has taken
 	Software    string              `msgpack:"software,omitempty"`
 	Labels      map[string]string   `msgpack:"labels,omitempty"`
 	Facts       harp.Value          `msgpack:"facts,omitempty"`

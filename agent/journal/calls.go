@@ -31,7 +31,10 @@ func (j *Journal) accept(k Key, a Accept, s State, at time.Time) (*Commit, error
 	if err := checkKey(k); err != nil {
 		return nil, err
 	}
-	e := &entry{kind: kindAccept, key: k, fence: a.Fence, info: bytes.Clone(a.Info)}
+	if len(a.Store) > maxStoreID {
+		return nil, fmt.Errorf("%w: the store's id has %d bytes", ErrInvalid, len(a.Store))
+	}
+	e := &entry{kind: kindAccept, key: k, fence: a.Fence, store: a.Store, info: bytes.Clone(a.Info)}
 	made := &attempt{accepted: true, state: s, fence: a.Fence, info: e.info, elsewhere: a.Elsewhere}
 	if s == Started {
 		e.kind, e.started = kindBegin, at.UnixNano()
@@ -50,6 +53,7 @@ func (j *Journal) accept(k Key, a Accept, s State, at time.Time) (*Commit, error
 		j.tombs.remove(k) // its time has passed
 		j.replaceLocked(g, k, made)
 		g.add(e)
+		g.taken = append(g.taken, a.Store)
 		return nil
 	})
 }

@@ -31,7 +31,7 @@ func played(t *testing.T, opts Options) (*Memory, model, int64) {
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return mem, h.now, j.Position()
+	return mem, h.now, positionOf(j)
 }
 
 // TestDamage: bytes are flipped or cut off. The journal refuses, naming the file, or
@@ -78,8 +78,8 @@ func damage(t *testing.T, opts Options, refusedLeast, openedLeast int) {
 		if !once(got) {
 			t.Fatalf("seed %d: it never held\n%+v", seed, got)
 		}
-		if j.Position() == position && len(got) != len(want) || j.Position() > position {
-			t.Fatalf("seed %d: position %d of %d", seed, j.Position(), position)
+		if positionOf(j) == position && len(got) != len(want) || positionOf(j) > position {
+			t.Fatalf("seed %d: position %d of %d", seed, positionOf(j), position)
 		}
 		if err := j.Close(); err != nil {
 			t.Fatal(err)

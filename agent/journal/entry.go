@@ -56,8 +56,8 @@ const (
 
 const (
 	magic      = "harp journal"
-	version    = 3
-	oldVersion = 2 // is read, too: its heads do not say where they are
+	version    = 4
+	oldVersion = 2 // is read, too: its heads do not say where they are, and those before 4 not how many calls were taken
 )
 
 // entry is one of any kind; each has its own of the fields.
@@ -67,21 +67,24 @@ type entry struct {
 
 	fence   int64 // accept, begin, state
 	info    []byte
-	started int64 // begin, start, state: Unix nanoseconds
-	state   State // state
-	stop    *Stop // stop, state
-	dropped bool  // end, state
-	count   int64 // end, state: of records; records: the first; acked: the first not acked
-	acked   int64 // state
-	at      int64 // tomb: Unix nanoseconds
+	store   string // accept, begin: whose call it is; empty: it is none, and not counted
+	started int64  // begin, start, state: Unix nanoseconds
+	state   State  // state
+	stop    *Stop  // stop, state
+	dropped bool   // end, state
+	count   int64  // end, state: of records; records: the first; acked: the first not acked
+	acked   int64  // state
+	at      int64  // tomb: Unix nanoseconds
 	body    []byte
 	records [][]byte
 
-	id     string // head
-	number uint64 // head, first: of a segment
-	base   int64  // head
-	was    string // head: the id of the journal that this one was copied from; empty: none
-	place  string // head: of the file, where that is known; a copy has another
+	id     string  // head
+	number uint64  // head, first: of a segment
+	base   int64   // head
+	was    string  // head: the id of the journal that this one was copied from; empty: none
+	place  string  // head: of the file, where that is known; a copy has another
+	taken  takings // head: before it
+	old    bool    // head: of older software
 }
 
 // appendEntry appends an entry, without its checksums.
@@ -99,7 +102,8 @@ func appendBody(b []byte, e *entry) []byte {
 		b = appendBytes(append(b, magic...), []byte(e.id))
 		b = binary.AppendUvarint(binary.AppendUvarint(b, version), e.number)
 		b = binary.AppendVarint(b, e.base)
-		return appendBytes(appendBytes(b, []byte(e.was)), []byte(e.place))
+		b = appendBytes(appendBytes(b, []byte(e.was)), []byte(e.place))
+		return appendTakings(b, &e.taken)
 	case kindFirst:
 		return binary.AppendUvarint(b, e.number)
 	case kindClosed:
@@ -115,9 +119,10 @@ func appendOf(b []byte, e *entry) []byte {
 	switch e.kind {
 	case kindAccept:
 		b = appendBytes(binary.AppendVarint(b, e.fence), e.info)
+		b = appendStore(b, e.store)
 	case kindBegin:
 		b = appendBytes(binary.AppendVarint(b, e.fence), e.info)
-		b = binary.AppendVarint(b, e.started)
+		b = appendStore(binary.AppendVarint(b, e.started), e.store)
 	case kindStart:
 		b = binary.AppendVarint(b, e.started)
 	case kindStop:
@@ -157,6 +162,22 @@ func appendBool(b []byte, v bool) []byte {
 		return append(b, 1)
 	}
 	return append(b, 0)
+}
+
+// appendStore appends whose call an attempt is, last of all: older software has written nothing there.
+func appendStore(b []byte, store string) []byte {
+	if store == "" {
+		return b
+	}
+	return appendBytes(b, []byte(store))
+}
+
+func appendTakings(b []byte, t *takings) []byte {
+	b = binary.AppendUvarint(binary.AppendUvarint(b, t.rest), uint64(len(t.of)))
+	for _, one := range t.of {
+		b = binary.AppendUvarint(appendBytes(b, []byte(one.store)), one.count)
+	}
+	return b
 }
 
 func appendStop(b []byte, s *Stop) []byte {
@@ -244,6 +265,9 @@ func parseBody(b []byte) (e entry, ok bool) {
 		if v > oldVersion {
 			e.was, e.place = string(r.bytes()), string(r.bytes())
 		}
+		if e.old = v < version; !e.old {
+			e.taken = r.takings()
+		}
 		return e, r.done() && e.base >= 0
 	case kindFirst:
 		e.number = r.uvarint()
@@ -281,8 +305,10 @@ func (r *reader) attempt(e *entry) (known bool) {
 	switch e.kind {
 	case kindAccept:
 		e.fence, e.info = r.varint(), r.bytes()
+		e.store = r.store()
 	case kindBegin:
 		e.fence, e.info, e.started = r.varint(), r.bytes(), r.varint()
+		e.store = r.store()
 	case kindStart:
 		e.started = r.varint()
 	case kindStop:
@@ -369,6 +395,28 @@ func (r *reader) count() int64 {
 }
 
 func (r *reader) bytes() []byte { return r.take(r.uvarint()) }
+
+// store is what appendStore has appended.
+func (r *reader) store() string {
+	if r.bad || len(r.b) == 0 {
+		return ""
+	}
+	store := string(r.bytes())
+	r.bad = r.bad || store == ""
+	return store
+}
+
+func (r *reader) takings() takings {
+	t := takings{rest: r.uvarint()}
+	n := r.uvarint()
+	if n > maxStores {
+		r.bad = true
+	}
+	for i := uint64(0); i < n && !r.bad; i++ {
+		t.of = append(t.of, taking{string(r.bytes()), r.uvarint()})
+	}
+	return t
+}
 
 func (r *reader) records() [][]byte {
 	n := r.uvarint()

@@ -20,8 +20,13 @@ func everyEntry() []entry {
 	k := Key{"0199f3a1-1111-7000-8000-000000000001", 300}
 	stop := &Stop{Cause: "cancel", Since: time.Unix(0, 1_700_000_000_000_000_001), Limit: time.Minute}
 	return []entry{
-		{kind: kindHead, id: "id", number: 300, base: 1 << 40, was: "copied", place: "here"},
+		{
+			kind: kindHead, id: "id", number: 300, base: 1 << 40, was: "copied", place: "here",
+			taken: takings{of: []taking{{"store", 300}, {"another", 1}}, rest: 200},
+		},
+		{kind: kindAccept, key: k, fence: 7, info: []byte("info"), store: "store"},
 		{kind: kindAccept, key: k, fence: 7, info: []byte("info")},
+		{kind: kindBegin, key: k, fence: 7, info: []byte("info"), started: 1 << 60, store: "store"},
 		{kind: kindBegin, key: k, fence: 7, info: []byte("info"), started: 1 << 60},
 		{kind: kindStart, key: k, started: 1 << 60},
 		{kind: kindStop, key: k, stop: stop},
@@ -116,6 +121,8 @@ func TestEntriesThatMakeNoSense(t *testing.T) {
 		"no job":             bodyOf(entry{kind: kindWithdrawn, key: Key{"", 1}}),
 		"attempt 0":          bodyOf(entry{kind: kindWithdrawn, key: Key{"job", 0}}),
 		"a negative base":    bodyOf(entry{kind: kindHead, id: "id", number: 1, base: -1}),
+		"an empty store":     append(bodyOf(entry{kind: kindAccept, key: k}), 0),
+		"too many stores":    bodyOf(entry{kind: kindHead, id: "id", number: 1, taken: takings{of: make([]taking, maxStores+1)}}),
 		"an unknown kind":    {byte(kindClosed) + 1},
 		"kind 0":             {0},
 		"nothing":            {},
@@ -125,14 +132,17 @@ func TestEntriesThatMakeNoSense(t *testing.T) {
 		"very many records":  append(appendOf(appendBytes([]byte{byte(kindRecords)}, []byte("job")), &entry{kind: kindRecords, key: k})[:7], 0xff, 0xff, 0xff, 0xff, 0x7f),
 		"a number too large": append([]byte{byte(kindFirst)}, bytes.Repeat([]byte{0xff}, 11)...),
 	}
-	for _, e := range everyEntry() {
-		whole := bodyOf(e)
+	for i, e := range everyEntry() {
+		whole, older := bodyOf(e), e
+		older.store = ""
 		if _, ok := parseBody(whole); !ok {
 			t.Errorf("%+v is refused", e)
 		}
-		list[fmt.Sprintf("kind %d and a byte", e.kind)] = append(bytes.Clone(whole), 0)
+		list[fmt.Sprintf("entry %d and a byte", i)] = append(bytes.Clone(whole), 0)
 		for n := range len(whole) {
-			list[fmt.Sprintf("kind %d without the last %d bytes", e.kind, len(whole)-n)] = whole[:n]
+			if !bytes.Equal(whole[:n], bodyOf(older)) { // which says nothing of a store
+				list[fmt.Sprintf("entry %d without the last %d bytes", i, len(whole)-n)] = whole[:n]
+			}
 		}
 	}
 	for what, body := range list {

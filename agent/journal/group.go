@@ -16,6 +16,7 @@ type group struct {
 	before  map[Key]*attempt // what was known before; nil: nothing
 	tombs   map[Key]int64    // that are new, and when they were made
 	reduced map[Key]reduction
+	taken   []string // stores of which there is a call, one each
 }
 
 // placed is an extent in a group's buffer.

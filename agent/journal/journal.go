@@ -171,6 +171,9 @@ func (s State) String() string {
 // Accept is what ACCEPT says.
 type Accept struct {
 	Fence int64
+	// Store is the id of the store of the dispatcher whose call it is, at most 128 bytes: see [Journal.Taken].
+	// Empty: it is not counted.
+	Store string
 	// Info is the caller's: what it must know of the attempt after a restart, such
 	// as its limits and the host's boot id.
 	Info []byte

@@ -14,6 +14,8 @@ type loading struct {
 	old   []uint64 // segments before one that is missing
 	place string   // of the last one, as its head says
 	now   time.Time
+
+	outdated bool // the last one is of older software, which does not read what this one appends
 }
 
 // segment reads a segment.
@@ -30,6 +32,7 @@ func (l *loading) segment(number uint64) error {
 	if err != nil || head.kind != kindHead || head.number != number {
 		return &CorruptError{File: name, Reason: "this is not the head of the segment"}
 	}
+	l.outdated, l.j.taken = head.old, head.taken
 	s := segment{number: number, base: head.base}
 	if err := l.follows(name, s, head); err != nil {
 		return err
@@ -137,6 +140,7 @@ func (l *loading) attempt(e entry, number uint64, here func() *extent) {
 	}
 	switch e.kind {
 	case kindAccept, kindBegin:
+		l.j.countLocked(e.store)
 		a.accepted, a.fence, a.info = true, e.fence, slices.Clone(e.info)
 		if e.kind == kindBegin {
 			a.state, a.started = Started, e.started

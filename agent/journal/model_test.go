@@ -436,10 +436,10 @@ func (w *world) run(steps int) error {
 		if err := w.step(); err != nil {
 			return fmt.Errorf("step %d: %w", i, err)
 		}
-		if p := w.j.Position(); p < w.high {
+		if p := positionOf(w.j); p < w.high {
 			return fmt.Errorf("step %d: position %d after %d", i, p, w.high)
 		}
-		w.high = w.j.Position()
+		w.high = positionOf(w.j)
 	}
 	w.gone = oldest(w.j)
 	return nil

@@ -33,6 +33,7 @@ type Journal struct {
 	segments []segment  // in order, at least one; only what is synced
 	attempts map[Key]*attempt
 	tombs    tombs
+	taken    takings          // on disk; the writer changes it
 	jobs     map[string]int64 // bytes held, by job
 	used     int64            // bytes held
 	needed   int64            // bytes on disk that are, at least half of them
@@ -109,14 +110,6 @@ func (j *Journal) CopyOf() string {
 	return j.was
 }
 
-// Position is how much was ever written to the journal and synced. It never falls,
-// unless the journal was rolled back.
-func (j *Journal) Position() int64 {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.segments[len(j.segments)-1].end()
-}
-
 // Err is an ErrBroken where the journal has to be closed and opened anew.
 func (j *Journal) Err() error {
 	j.mu.Lock()
@@ -166,6 +159,7 @@ func (j *Journal) load() error {
 	if err := j.adopt(); err != nil {
 		return err
 	}
+	j.due = l.outdated
 	j.settlePlace(l.place)
 	return l.removeOld() // only now is on disk what makes them needless
 }

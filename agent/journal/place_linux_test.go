@@ -142,8 +142,8 @@ func TestJournalThatDoesNotSayWhereItIs(t *testing.T) {
 	must(t, os.Mkdir(dir, 0o700))
 	head := appendEntry(nil, &entry{kind: kindHead, id: "older", number: 1})
 	head[entryHead+1+len(magic)+1+len("older")] = oldVersion
-	head = append(head[:len(head)-3], endMark) // it ends with the base
-	head[0] -= 2
+	head = append(head[:len(head)-5], endMark) // it ends with the base
+	head[0] -= 4
 	seal(head, 0)
 	must(t, os.WriteFile(filepath.Join(dir, segmentName(1)), head, 0o600))
 	j := onDisk(t, dir)

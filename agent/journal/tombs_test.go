@@ -146,14 +146,14 @@ func TestTombsAreWrittenAgainSeldom(t *testing.T) {
 		}
 	}
 	must(t, j.AcceptStart(key(1), Accept{}, now()))
-	before := j.Position()
+	before := positionOf(j)
 	const rounds, record = 200, 2 << 10
 	for n := range int64(rounds) {
 		c, err := j.Append(key(1), n, make([]byte, record))
 		must(t, err)
 		must(t, errors.Join(j.Sync(), c.Wait(), j.Ack(key(1), n+1)))
 	}
-	if got, most := j.Position()-before, int64(2*(rounds*(record+300)+many*tombCost)); got > most {
+	if got, most := positionOf(j)-before, int64(2*(rounds*(record+300)+many*tombCost)); got > most {
 		t.Errorf("%d bytes were written for %d of records, at most %d are expected", got, rounds*record, most)
 	}
 }

@@ -128,6 +128,7 @@ func (j *Journal) settle(g *group, at segment, err error) {
 	j.writtenLocked(g)
 	if err == nil {
 		j.placeLocked(g, at)
+		j.countLocked(g.taken...)
 		if cap(g.buf) <= MaxWaiting {
 			j.spare = g.buf[:0]
 		}
@@ -205,7 +206,7 @@ func (j *Journal) create(s segment) error {
 	if err != nil {
 		return ioError("create", err)
 	}
-	head := appendEntry(nil, &entry{kind: kindHead, id: j.id, number: s.number, base: s.base, was: j.was, place: placeOf(f)})
+	head := appendEntry(nil, &entry{kind: kindHead, id: j.id, number: s.number, base: s.base, was: j.was, place: placeOf(f), taken: j.taken})
 	seal(head, 0)
 	err = writeSync(f, head)
 	if err == nil {

@@ -135,6 +135,6 @@ type End struct {
 	Started *Started   `msgpack:"started,omitempty"`
 	Gone    bool       `msgpack:"gone,omitempty"` // there was no end: the process is gone; nothing but Records counts
 
-	// Position is that of the agent's journal, synced when this was sent. It is not journalled.
-	Position int64 `msgpack:"position,omitempty"`
+	// Taken is that of Held, when this was sent. It is not journalled.
+	Taken int64 `msgpack:"taken,omitempty"`
 }

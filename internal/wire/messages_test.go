@@ -59,7 +59,7 @@ func attemptMessages() map[string]any {
 			{Time: 1, Value: []byte{0xc3}}, {Time: 2, Kind: "stdout", Value: []byte{0xa1, 'x'}, Partial: true, Truncated: 9},
 		}},
 		"stopping": stopping,
-		"end":      wire.End{Value: []byte{0xc3}, Failure: errSome, Stopped: &stopping, Records: 8, RanFor: 5e9, Dropped: true, Started: &started, Gone: true, Position: 1 << 40},
+		"end":      wire.End{Value: []byte{0xc3}, Failure: errSome, Stopped: &stopping, Records: 8, RanFor: 5e9, Dropped: true, Started: &started, Gone: true, Taken: 1 << 40},
 	}
 }
 
@@ -67,14 +67,14 @@ func attemptMessages() map[string]any {
 func sessionMessages() map[string]any {
 	return map[string]any{
 		"hello_caller": wire.Hello{Version: 1, Features: []string{"f"}, Software: "harp/0", Instance: "i", Token: "t"},
-		"hello_agent":  wire.Hello{Version: 1, Software: "harp/0", Instance: "i", BootID: "b", Journal: "j", Position: 9, Labels: map[string]string{"a": "1"}},
+		"hello_agent":  wire.Hello{Version: 1, Software: "harp/0", Instance: "i", BootID: "b", Journal: "j", Labels: map[string]string{"a": "1"}},
 		"welcome":      wire.Welcome{Version: 1, Features: []string{"f"}, Software: "harp/0", Store: "s", Epoch: 2, Heartbeat: 10e9, Reconnect: 10e9, Time: 3, Max: 1024},
 		"beat":         wire.Beat{Heartbeat: 50e9},
 		"unwelcome":    wire.Unwelcome{Failure: errSome},
 		"facts":        wire.Facts{Facts: []byte{0x80}, Problems: []harp.HostProblem{{Code: "procedures", Text: "p.yaml: bad"}}},
 		"procedures":   wire.Procedures{Procedures: []harp.ProcedureDoc{procedure()}, Last: true},
 		"procedure":    procedure(),
-		"held":         wire.Held{Attempts: []wire.HeldAttempt{someHeld}, Last: true},
+		"held":         wire.Held{Attempts: []wire.HeldAttempt{someHeld}, Last: true, Taken: 9},
 		"forget":       wire.Forget{Attempts: []wire.HeldAttempt{someHeld}, Last: true},
 		"ready":        wire.Ready{},
 		"failed":       wire.Failed{Failure: errSome},

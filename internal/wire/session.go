@@ -11,10 +11,9 @@ type Hello struct {
 	Token    string   `msgpack:"token,omitempty"`    // a caller's
 
 	// An agent's only.
-	BootID   string            `msgpack:"boot,omitempty"`
-	Journal  string            `msgpack:"journal,omitempty"`
-	Position int64             `msgpack:"position,omitempty"` // of the journal, already synced
-	Labels   map[string]string `msgpack:"labels,omitempty"`
+	BootID  string            `msgpack:"boot,omitempty"`
+	Journal string            `msgpack:"journal,omitempty"`
+	Labels  map[string]string `msgpack:"labels,omitempty"`
 }
 
 // Welcome answers Hello.
@@ -71,6 +70,7 @@ type Procedures struct {
 type Held struct {
 	Attempts []HeldAttempt `msgpack:"attempts,omitempty"`
 	Last     bool          `msgpack:"last,omitempty"`
+	Taken    int64         `msgpack:"taken,omitempty"` // with Last: how many calls of the dispatcher's store the journal has ever taken
 }
 
 // HeldAttempt is one attempt in an agent's journal.

@@ -63,7 +63,7 @@ var backing = []backupRule{
 		from.step(from.firing(got, minute(90), "h"))
 	}},
 	{"backup/all", "a restored store has all that was there when its backup began, under a new id", func(w *restorer) {
-		_, err := w.st.OpenSession(w.ctx(), store.Session{Host: "h", Journal: "j", Position: 9, At: w.now})
+		_, err := w.st.OpenSession(w.ctx(), store.Session{Host: "h", Journal: "j", Taken: 9, At: w.now})
 		w.must(err)
 		w.must(w.st.PutDocument(w.ctx(), "kind", "name", bytes.Repeat([]byte{3}, 200_000)))
 		ended := w.ended(2000)
@@ -94,7 +94,7 @@ var backing = []backupRule{
 		}
 		host, err := got.Host(w.ctx(), "h")
 		w.must(err)
-		if host.Epoch != 1 || host.Journal != "j" || host.Position != 9 {
+		if host.Epoch != 1 || host.Journal != "j" || host.Taken != 0 {
 			w.Fatalf("the host is %+v", host)
 		}
 		if doc, err := got.Document(w.ctx(), "kind", "name"); err != nil || len(doc) != 200_000 {

@@ -32,7 +32,7 @@ var keeping = []rule{
 	}},
 	{"host/epoch", "each session raises the epoch of its host and notes what it said", func(w *world) {
 		s := store.Session{
-			Host: "h", Fingerprint: "f", Owner: "o", Instance: "i", Boot: "b", Journal: "j", Position: 7,
+			Host: "h", Fingerprint: "f", Owner: "o", Instance: "i", Boot: "b", Journal: "j", Taken: 7,
 			Software: "s", Labels: map[string]string{"k": "v"}, At: w.now,
 		}
 		for want := uint64(1); want < 4; want++ {
@@ -48,7 +48,7 @@ var keeping = []rule{
 		got, err := w.st.Host(w.ctx(), "h")
 		w.must(err)
 		want := store.Host{
-			Name: "h", Fingerprint: "f", Owner: "o", Epoch: 3, Instance: "i", Boot: "b", Journal: "j", Position: 7,
+			Name: "h", Fingerprint: "f", Owner: "o", Epoch: 3, Instance: "i", Boot: "b", Journal: "j", Taken: 7,
 			Software: "s", Labels: map[string]string{"k": "v"}, LastHeard: w.now,
 		}
 		if !reflect.DeepEqual(got, want) {
@@ -123,7 +123,7 @@ var keeping = []rule{
 
 func fullHost(size int, now time.Time) store.Host {
 	return store.Host{
-		Name: "h", Fingerprint: "f", Owner: "o", Instance: "i", Boot: "b", Journal: "j", Position: 8, Software: "s",
+		Name: "h", Fingerprint: "f", Owner: "o", Instance: "i", Boot: "b", Journal: "j", Taken: 8, Software: "s",
 		Labels: map[string]string{"k": "v"}, Facts: harp.Value{0x80}, LastHeard: now,
 		Procedures: []harp.ProcedureDoc{{
 			Name: "p", Summary: "sum", Doc: strings.Repeat("d", size), Params: []string{"a", "b"},

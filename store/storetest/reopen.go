@@ -49,32 +49,32 @@ var reopening = []rule{
 			w.Fatalf("value %v, document %q, epoch %d", v, doc, epoch)
 		}
 	}},
-	{"position", "how far the journal of a host is by the events of its attempts is kept, the furthest of them, whatever else is said of the host, until its next session says anew", func(w *world) {
+	{"taken", "how many calls the journal of a host has taken by the events of its attempts is kept, the highest, whatever else is said of the host, until its next session says anew", func(w *world) {
 		wants := func(want uint64) {
 			w.Helper()
 			h, err := w.st.Host(w.ctx(), "h")
 			w.must(err)
 			page, _, err := w.st.ListHosts(w.ctx(), "", 10)
 			w.must(err)
-			if h.Position != want || h.Journal != "j" || len(page) != 1 || page[0].Position != want {
-				w.Fatalf("its position is %d, in a list %+v, want %d", h.Position, page, want)
+			if h.Taken != want || h.Journal != "j" || len(page) != 1 || page[0].Taken != want {
+				w.Fatalf("it has taken %d, in a list %+v, want %d", h.Taken, page, want)
 			}
 		}
-		put := func(position uint64) {
+		put := func(taken uint64) {
 			w.Helper()
-			w.must(w.st.PutHost(w.ctx(), store.Host{Name: "h", Journal: "j", Position: position}))
+			w.must(w.st.PutHost(w.ctx(), store.Host{Name: "h", Journal: "j", Taken: taken}))
 		}
-		opens := func(position uint64) {
+		opens := func(taken uint64) {
 			w.Helper()
-			_, err := w.st.OpenSession(w.ctx(), store.Session{Host: "h", At: w.now, Journal: "j", Position: position})
+			_, err := w.st.OpenSession(w.ctx(), store.Session{Host: "h", At: w.now, Journal: "j", Taken: taken})
 			w.must(err)
-			put(position)
+			put(taken)
 		}
 		opens(5)
 		for n, kind := range []store.Kind{store.End, store.End, store.Lose} {
 			j := w.running()
 			e := w.event(j, kind)
-			e.Reason, e.Position = harp.LostAgentRestarted, []uint64{20, 19, 21}[n]
+			e.Reason, e.Taken = harp.LostAgentRestarted, []uint64{20, 19, 21}[n]
 			w.must(w.try(j, e).Err)
 			wants([]uint64{20, 20, 21}[n])
 			w.wants(w.try(j, e).Err, store.ErrIllegal)

@@ -284,7 +284,7 @@ func tellClasses(t *teller) error {
 
 // willing is what an agent says first that takes batches, chains and dry runs.
 func willing() object {
-	return hello("boot", "boot", "journal", newID(), "position", 1, "features", list{"batch", "chain", "dry_run"})
+	return hello("boot", "boot", "journal", newID(), "features", list{"batch", "chain", "dry_run"})
 }
 
 // checks is an agent whose hosts would all be changed.

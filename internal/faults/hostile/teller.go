@@ -228,6 +228,7 @@ type liar struct {
 	facts      any    // nil: none
 	procedures []any
 	held       []any
+	taken      int64
 	handle     func(*peer, frame)
 }
 
@@ -244,7 +245,7 @@ func (t *teller) agentSession(a liar) (*peer, error) {
 func (a liar) introduce(p *peer) error {
 	first := a.hello
 	if first == nil {
-		first = hello("boot", "boot", "journal", newID(), "position", 1)
+		first = hello("boot", "boot", "journal", newID())
 	}
 	if err := p.say(0, typeHello, 0, first); err != nil {
 		return err
@@ -262,7 +263,7 @@ func (a liar) introduce(p *peer) error {
 	}{
 		{typeFacts, facts},
 		{typeProcedures, object{"procs", list(a.procedures), "last", true}},
-		{typeHeld, object{"attempts", list(a.held), "last", true}},
+		{typeHeld, object{"attempts", list(a.held), "last", true, "taken", a.taken}},
 	} {
 		if err := p.say(0, m.kind, 0, m.message); err != nil {
 			return err

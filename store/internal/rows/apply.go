@@ -95,7 +95,7 @@ func (s *Store) applyTransition(t *tx, in *store.Transition, out *store.Change, 
 	if err := s.applyEvent(t, i, before, event, out); err != nil {
 		return err
 	}
-	return s.notePosition(t, before.Host, event.Position)
+	return s.noteTaken(t, before.Host, event.Taken)
 }
 
 // applyEvent lets an event be part of the life of a job that was read. It returns only

@@ -94,7 +94,7 @@ func TestRowsGolden(t *testing.T) {
 	j := fullJob()
 	i, _ := parseID(j.ID)
 	host := store.Host{
-		Name: "h", Fingerprint: "f", Owner: "o", Epoch: 1, Instance: "i", Boot: "b", Journal: "j", Position: 2, Software: "s",
+		Name: "h", Fingerprint: "f", Owner: "o", Epoch: 1, Instance: "i", Boot: "b", Journal: "j", Software: "s",
 		Labels: map[string]string{"k": "v"}, Facts: harp.Value{0x80}, LastHeard: noon, Connected: true,
 		Procedures: []harp.ProcedureDoc{{Name: "p", Summary: "s", Params: []string{"a"}, Args: []byte(`{}`), SilenceTimeout: 1, Streams: true}},
 	}

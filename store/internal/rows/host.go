@@ -2,6 +2,7 @@ package rows
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 
 	"github.com/harpcaller/harp"
@@ -11,36 +12,48 @@ import (
 
 func hostKey(name string) []byte { return nameKey(prefixHost, name) }
 
-func positionKey(host string) []byte { return nameKey(prefixPosition, host) }
+func takenKey(host string) []byte { return nameKey(prefixTaken, host) }
 
-// notePosition keeps how far the journal of a host's agent is. It has a row of its own, as each end may tell of it and the
-// host's row is long.
-func (s *Store) notePosition(t *tx, host string, position uint64) error {
-	if position == 0 {
-		return nil
-	}
-	had, err := s.readPosition(t, host)
-	if err == nil && position > had {
-		t.putNumber(positionKey(host), position)
+// takenRow is how many calls of the store the journal of a host's agent has taken. It has a row of its own, as each end may
+// tell of it and the host's row is long; and no backup gives it to another store.
+type takenRow struct{ said, told uint64 } // as its session began; by ends since
+
+// putTaken changes the row of a host.
+func (s *Store) putTaken(t *tx, host string, change func(row *takenRow)) error {
+	had, err := s.readTaken(t, host)
+	row := had
+	if change(&row); err == nil && row != had {
+		key := takenKey(host)
+		t.write(key, sealNumbers(key, row.said, row.told))
 	}
 	return err
 }
 
-// readPosition reads how far the journal of a host's agent is by what ends have told; 0: nothing. What cannot be read is
-// nothing: else the host's row would count for nothing, too.
-func (r *Reader) readPosition(from getter, host string) (uint64, error) {
-	position, err := readNumber(from, positionKey(host))
-	if errors.Is(err, ErrDamaged) {
-		r.log.Error("how far the journal of a host was is lost", "host", host, "err", err)
-		return 0, nil
+// noteTaken keeps what an end tells.
+func (s *Store) noteTaken(t *tx, host string, taken uint64) error {
+	if taken == 0 {
+		return nil
 	}
-	return position, err
+	return s.putTaken(t, host, func(row *takenRow) { row.told = max(row.told, taken) })
 }
 
-// withPosition completes the row of a host.
-func (r *Reader) withPosition(snap Snapshot, name string, row *store.Host) error {
-	position, err := r.readPosition(snap, name)
-	row.Name, row.Position = name, max(row.Position, position)
+// readTaken reads the row of a host. What cannot be read is nothing: else the host's row would count for nothing, too.
+func (r *Reader) readTaken(from getter, host string) (takenRow, error) {
+	payload, _, err := loadValue(takenKey(host), from.Get)
+	if errors.Is(err, ErrDamaged) {
+		r.log.Error("how many calls the journal of a host has taken is lost", "host", host, "err", err)
+		err = nil
+	}
+	if err != nil || len(payload) != 16 {
+		return takenRow{}, err
+	}
+	return takenRow{binary.BigEndian.Uint64(payload), binary.BigEndian.Uint64(payload[8:])}, nil
+}
+
+// withTaken completes the row of a host.
+func (r *Reader) withTaken(snap Snapshot, name string, row *store.Host) error {
+	taken, err := r.readTaken(snap, name)
+	row.Name, row.Taken = name, max(taken.said, taken.told)
 	return err
 }
 
@@ -60,12 +73,11 @@ func (s *Store) OpenSession(ctx context.Context, in store.Session) (uint64, erro
 			row.Epoch = max(row.Epoch, uint64(max(0, in.At.Unix()))) //nolint:gosec // no session takes less than a second
 		}
 		row.Fingerprint, row.Owner, row.Instance, row.Boot = in.Fingerprint, in.Owner, in.Instance, in.Boot
-		row.Journal, row.Position, row.Software, row.Labels = in.Journal, in.Position, in.Software, in.Labels
+		row.Journal, row.Software, row.Labels = in.Journal, in.Software, in.Labels
 		row.LastHeard = in.At
 		epoch = row.Epoch
 		t.put(hostKey(in.Host), encode(row))
-		t.write(positionKey(in.Host), nil)
-		return nil
+		return s.putTaken(t, in.Host, func(row *takenRow) { *row = takenRow{said: in.Taken} })
 	})
 	return epoch, err
 }
@@ -105,6 +117,9 @@ func (s *Store) PutHost(ctx context.Context, h store.Host) error {
 		}
 		row.Epoch = had.Epoch
 		t.put(hostKey(h.Name), encode(row))
+		if err := s.putTaken(t, h.Name, func(row *takenRow) { row.said = h.Taken }); err != nil {
+			return err
+		}
 		if what := harp.EventHostAway; had.Connected != row.Connected {
 			if row.Connected {
 				what = harp.EventHostOnline
@@ -127,7 +142,7 @@ func (r *Reader) Host(_ context.Context, name string) (store.Host, error) {
 			row = store.Host{}
 			return failures.NotFound("host", name)
 		}
-		return r.withPosition(snap, name, &row)
+		return r.withTaken(snap, name, &row)
 	})
 	row.Name = name
 	return row, err
@@ -165,7 +180,7 @@ func (r *Reader) ListHosts(_ context.Context, cursor string, limit int) ([]store
 				next = nameCursor(prefixHost, page[limit-1].Name)
 				return nil
 			}
-			if err := r.withPosition(snap, name, &row); err != nil {
+			if err := r.withTaken(snap, name, &row); err != nil {
 				return err
 			}
 			page = append(page, row)

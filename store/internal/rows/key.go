@@ -43,8 +43,8 @@ import (
 //	q name                         a queue
 //	m name                         a queue that has been cancelled and is not yet gone
 //	h name                         a host
-//	p name                         how far the journal of its agent is, if that was told by an end
-//	                               since its session began
+//	n name                         how many calls of this store the journal of its agent has taken: as was
+//	                               said when its session began, and by ends since
 //	d kind name                    a document
 //	s name                         where a schedule is in its times; what was put is a document
 //	f name time(8) kind            an entry of its ledger, by its first time; of a run that
@@ -76,7 +76,7 @@ const (
 	prefixQueue     = 'q'
 	prefixMarked    = 'm'
 	prefixHost      = 'h'
-	prefixPosition  = 'p'
+	prefixTaken     = 'n'
 	prefixDocument  = 'd'
 	prefixSchedule  = 's'
 	prefixLedger    = 'f'

@@ -116,7 +116,7 @@ func (r *removal) forget(t *tx) (doneRow, error) {
 		return doneRow{}, err
 	}
 	t.put(key, encode(store.Host{Epoch: row.Epoch, Removed: true}))
-	t.write(positionKey(r.host), nil)
+	t.write(takenKey(r.host), nil)
 	t.emit(eventRow{At: nanos(r.at), Type: harp.EventHostRemoved, Host: r.host, By: &r.by})
 	return doneRow{}, nil
 }

@@ -75,7 +75,7 @@ func fill(e Engine, r io.Reader) (store.Restored, error) {
 			return noSpace()
 		}
 		for n := range rows {
-			if bytes.Equal(rows[n].Key, keyFormat) {
+			if key := rows[n].Key; bytes.Equal(key, keyFormat) || bytes.HasPrefix(key, []byte{prefixTaken}) { // both are of that store alone
 				rows[n].Value = nil
 			}
 		}
