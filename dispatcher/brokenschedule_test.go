@@ -97,6 +97,21 @@ func TestAScheduleThatIsAheadOfTheClockIsTold(t *testing.T) {
 	}
 }
 
+// A schedule that comes after others fires for what ends from now on, however far it is ahead of the clock: Health does not say otherwise.
+func TestAScheduleAfterOthersIsNotAheadOfTheClock(t *testing.T) {
+	then := time.Now().AddDate(1, 0, 0)
+	st := memory.Open(nil)
+	step := store.ScheduleStep{
+		Name: "next", Document: wire.Encode(putSchedule{Schedule: after(t, "next", "s")}), State: store.ScheduleState{ScheduleLife: store.ScheduleLife{Through: then, Restored: then}},
+	}
+	if _, err := st.StepSchedule(t.Context(), step, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := opened(t, st, Config{}).Health(t.Context()).Checks["schedules"]; err != nil {
+		t.Errorf("the check says %v", err)
+	}
+}
+
 // There are at most so many schedules, and bytes of them.
 func TestSchedulesAreBounded(t *testing.T) {
 	ss := newSchedules()

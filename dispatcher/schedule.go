@@ -522,7 +522,7 @@ func (ss *schedules) problem(now time.Time) error {
 			if brokenCount++; broken == nil || s.name < broken.name {
 				broken = s
 			}
-		case s.firesAfter().After(now.Add(clockSlack)):
+		case len(s.Schedule.After) == 0 && s.firesAfter().After(now.Add(clockSlack)):
 			if aheadCount++; ahead == nil || s.name < ahead.name {
 				ahead = s
 			}

@@ -181,8 +181,8 @@ func (d *Dispatcher) notingEnd(s *scheduled, end store.ScheduleEnd, now time.Tim
 
 // endOfRun is the end of a batch of a schedule as those are told that come after it. One that ended by a restore may have ended otherwise,
 // after the backup was made.
-func endOfRun(s *scheduled, b *store.Batch) store.ScheduleEnd {
-	end := store.ScheduleEnd{Schedule: s.name, Batch: b.ID, State: b.State, At: b.EndTime}
+func endOfRun(s *scheduled, run store.ScheduleRun, b *store.Batch) store.ScheduleEnd {
+	end := store.ScheduleEnd{Schedule: s.name, Batch: b.ID, State: b.State, At: b.EndTime, Restored: run.Restored}
 	if b.Reason == harp.BatchReasonRestored || b.EndTime.Equal(s.state.Restored) {
 		end.State = ""
 	}

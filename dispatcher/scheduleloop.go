@@ -231,7 +231,7 @@ func (d *Dispatcher) noteRuns(ctx context.Context, s *scheduled, now time.Time) 
 	for i, run := range s.state.Runs {
 		b, err := d.store.Batch(ctx, run.Batch)
 		step := s.step()
-		end := store.ScheduleEnd{Schedule: s.name, Batch: run.Batch, At: now}
+		end := store.ScheduleEnd{Schedule: s.name, Batch: run.Batch, At: now, Restored: run.Restored}
 		switch {
 		case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned), errors.Is(err, store.ErrDamaged):
 			d.log.Warn("how a run of a schedule ended nobody knows", "schedule", s.name, "batch", run.Batch, "err", err)
@@ -239,7 +239,7 @@ func (d *Dispatcher) noteRuns(ctx context.Context, s *scheduled, now time.Time) 
 		case err != nil:
 			return nil, over, at, err
 		case b.State.Ended():
-			end = endOfRun(s, b)
+			end = endOfRun(s, run, b)
 			step.State.Runs = slices.Delete(step.State.Runs, i, i+1)
 			if end.State != "" { // else it may have succeeded
 				s.noteEnd(&step, b, now)

@@ -579,3 +579,48 @@ func TestWhatIsLeftOfABackfillIsListedSince(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatComesAfterOthersIsRestoredByAWrongClock: a store is restored by a clock that is ahead, or behind, and is then set right. What comes after others
+// fires for each run that ends since, once, and for none that is in the backup, as it may have: the ledger says so.
+func TestWhatComesAfterOthersIsRestoredByAWrongClock(t *testing.T) {
+	for _, wrong := range []time.Duration{-50 * time.Minute, 50 * time.Minute} {
+		inTimetable(t, func(s *harp.Schedule) { s.Cron, s.Overlap = "0 3 1 6 *", harp.OverlapAllow }, func(w *timetable) {
+			w.ahead.Store(int64(max(-wrong, 0)))
+			w.pass(1)
+			put := func(name, cron string, after ...harp.Dependency) {
+				w.Helper()
+				w.must(w.schedules().Put(w.Context(), harp.Schedule{Name: name, Cron: cron, After: after, Overlap: harp.OverlapQueue, Request: w.request("web*", "work")}))
+			}
+			put("t", "0 3 1 6 *")
+			put("next", "", harp.Dependency{Schedule: "s"})
+			put("both", "", harp.Dependency{Schedule: "s"}, harp.Dependency{Schedule: "t"})
+			run := func(name string) {
+				w.Helper()
+				_, err := w.schedules().Trigger(w.Context(), name)
+				w.must(err)
+				w.pass(1)
+			}
+			run("s")
+			var backup bytes.Buffer
+			w.must(w.sys.Caller().Backup(w.Context(), &backup))
+			run("t") // both fires for it and the run of s, and that is lost
+			w.sys.StopDispatcher()
+			w.sys.RestoreDispatcher(&backup)
+			w.ahead.Store(int64(max(-wrong, 0) - max(wrong, 0)))
+			w.restart(0)
+			run("t")
+			run("s")
+			run("s")
+			for name, want := range map[string][]string{"next": {"fired", "fired", "fired"}, "both": {"fired", "missed restored"}} {
+				var got []string
+				for e, err := range w.schedules().Ledger(w.Context(), harp.LedgerFilter{Schedule: name}) {
+					w.must(err)
+					got = append(got, strings.TrimSpace(fmt.Sprint(e.Outcome, " ", e.Reason)))
+				}
+				if slices.Sort(got); !slices.Equal(got, want) {
+					w.Errorf("restored by a clock that is wrong by %v, %s has %q, want %q", wrong, name, got, want)
+				}
+			}
+		})
+	}
+}

@@ -34,6 +34,19 @@ type ScheduleRun struct {
 	Since time.Time `msgpack:"since"`
 	Fires FireKind  `msgpack:"fires,omitempty"`
 	Late  bool      `msgpack:"late,omitempty"` // it was told that it takes longer than was expected
+
+	Restored bool `msgpack:"restored,omitempty"` // it was there as a backup was made
+}
+
+// Restore returns the state of a schedule that was restored from a backup. Of which ends nobody knows whether they were followed since is told by the runs
+// and ends that are in it, not by the time: the clock may have been wrong as it was restored.
+func (s ScheduleState) Restore(at time.Time) ScheduleState {
+	s = s.Clone()
+	s.ScheduleLife = s.ScheduleLife.Restore(at)
+	for i := range s.Runs {
+		s.Runs[i].Restored = true
+	}
+	return s
 }
 
 // Clone returns a copy of the state that shares no memory with it.

@@ -13,6 +13,7 @@ type ScheduleEnd struct {
 	Batch    string          `msgpack:"batch"`
 	State    harp.BatchState `msgpack:"state,omitempty"` // "": nobody knows how
 	At       time.Time       `msgpack:"at"`
+	Restored bool            `msgpack:"restored,omitempty"` // the run was there as a backup was made: what comes after it may have fired since
 }
 
 // String is what an entry of the ledger says of it.
@@ -92,7 +93,7 @@ func (l ScheduleLife) judgeEnd(r ScheduleRules, at ScheduleSight, e ScheduleEnd)
 	d, known := e.dependency(r)
 	p, paused := l.pauseAt(e.At)
 	switch {
-	case !e.At.After(l.Restored):
+	case e.Restored:
 		return oneTime(harp.TimeMissed, harp.TimeRestored, "", e.At)
 	case !known || e.At.Before(l.Through):
 		return oneTime(harp.TimeSkipped, harp.TimeDependency, "before the schedule was put", e.At)

@@ -47,6 +47,10 @@ func TestScheduleEnds(t *testing.T) {
 	one := []harp.Dependency{{Schedule: "a"}}
 	failed := []harp.Dependency{{Schedule: "a", On: harp.OnFailed}}
 	soon := []harp.Dependency{{Schedule: "a", Within: 3 * time.Second}}
+	restored := func(e store.ScheduleEnd) store.ScheduleEnd {
+		e.Restored = true
+		return e
+	}
 	two := []harp.Dependency{{Schedule: "a", Within: 8 * time.Second}, {Schedule: "b", On: harp.OnEnded}}
 	pause := func(since, until int, over bool) func(l *store.ScheduleLife) {
 		return func(l *store.ScheduleLife) {
@@ -69,7 +73,9 @@ func TestScheduleEnds(t *testing.T) {
 		"of another":             {one, []store.ScheduleEnd{endOf("c", 9, good)}, "", "", nil, []string{"skipped dependency c9", "wait"}},
 		"of none any more":       {nil, []store.ScheduleEnd{endOf("a", 9, good)}, "", "", nil, []string{"skipped dependency a9", "wait"}},
 		"before it was put":      {one, []store.ScheduleEnd{endOf("a", 8, good), endOf("a", 9, good)}, "", "", func(l *store.ScheduleLife) { l.Through = tick(9) }, []string{"skipped dependency a8", "fire a9", "wait"}},
-		"restored":               {one, []store.ScheduleEnd{endOf("a", 8, good), endOf("a", 9, good)}, "", "", func(l *store.ScheduleLife) { l.Restored = tick(8) }, []string{"missed restored a8", "fire a9", "wait"}},
+		"restored":               {one, []store.ScheduleEnd{restored(endOf("a", 8, good)), endOf("a", 9, good)}, "", "", nil, []string{"missed restored a8", "fire a9", "wait"}},
+		"restored, and set back": {one, []store.ScheduleEnd{restored(endOf("a", 8, good)), endOf("a", 9, good)}, "", "", func(l *store.ScheduleLife) { *l = l.Restore(tick(20)) }, []string{"missed restored a8", "fire a9", "wait"}},
+		"restored, and ahead":    {one, []store.ScheduleEnd{restored(endOf("a", 8, good)), endOf("a", 9, good)}, "", "", func(l *store.ScheduleLife) { *l = l.Restore(tick(2)) }, []string{"missed restored a8", "fire a9", "wait"}},
 		"too late":               {soon, []store.ScheduleEnd{endOf("a", 6, good), endOf("a", 7, good)}, "", "", nil, []string{"missed catch_up a6", "fire a7", "wait"}},
 		"paused":                 {one, []store.ScheduleEnd{endOf("a", 5, good), endOf("a", 9, good)}, "", "", pause(6, 20, false), []string{"skipped paused a5", "skipped paused a9", "wait"}},
 		"in a pause":             {one, []store.ScheduleEnd{endOf("a", 5, good), endOf("a", 9, good)}, "", "", pause(3, 7, true), []string{"skipped paused a5", "fire a9", "wait"}},
@@ -88,8 +94,17 @@ func TestScheduleEnds(t *testing.T) {
 		"waits":                  {soon, nil, harp.OverlapQueue, "r", func(l *store.ScheduleLife) { l.Waiting, l.Waits = tick(8), []store.ScheduleEnd{endOf("a", 8, good)} }, []string{"wait until 11"}},
 		"waits too long":         {soon, nil, harp.OverlapQueue, "r", func(l *store.ScheduleLife) { l.Waiting, l.Waits = tick(6), []store.ScheduleEnd{endOf("a", 6, good)} }, []string{"missed catch_up a6", "wait"}},
 		"waits over a restore": {one, nil, harp.OverlapQueue, "r", func(l *store.ScheduleLife) {
-			l.Waiting, l.Waits, l.Restored = tick(6), []store.ScheduleEnd{endOf("a", 6, good)}, tick(7)
+			l.Waiting, l.Waits = tick(6), []store.ScheduleEnd{endOf("a", 6, good)}
+			*l = l.Restore(tick(7))
 		}, []string{"missed restored a6", "wait"}},
+		"waits over a restore by a clock that is behind": {one, nil, harp.OverlapQueue, "r", func(l *store.ScheduleLife) {
+			l.Waiting, l.Waits = tick(6), []store.ScheduleEnd{endOf("a", 6, good)}
+			*l = l.Restore(tick(5))
+		}, []string{"missed restored a6", "wait"}},
+		"waits after a restore by a clock that was ahead": {one, nil, harp.OverlapQueue, "r", func(l *store.ScheduleLife) {
+			*l = l.Restore(tick(20))
+			l.Waiting, l.Waits = tick(6), []store.ScheduleEnd{endOf("a", 6, good)}
+		}, []string{"wait", "wait"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			life := store.ScheduleLife{Through: tick(0)}
@@ -159,7 +174,7 @@ func TestScheduleEndsOnce(t *testing.T) {
 		}
 		r := store.ScheduleRules{Overlap: rapid.SampledFrom([]harp.Overlap{"", harp.OverlapQueue, harp.OverlapCancelOld, harp.OverlapAllow}).Draw(rt, "overlap"), After: dependencies()}
 		life, now, running := store.ScheduleLife{Through: tick(0)}, 1, ""
-		noted, told := map[string]bool{}, map[string]bool{}
+		noted, told, restored := map[string]bool{}, map[string]bool{}, map[string]bool{}
 		tell := func(ends []store.ScheduleEnd) {
 			for _, e := range ends {
 				if told[e.Batch] || !noted[e.Batch] {
@@ -185,6 +200,9 @@ func TestScheduleEndsOnce(t *testing.T) {
 					if _, paused := life.Paused(tick(now)); paused || running != "" && r.Overlap != harp.OverlapAllow {
 						rt.Fatalf("it fires in a pause, or while %s runs", running)
 					}
+					if slices.ContainsFunc(d.Ends, func(e store.ScheduleEnd) bool { return restored[e.Batch] }) {
+						rt.Fatalf("it may have fired for %v before", d.Ends)
+					}
 					if !d.Nominal.Equal(d.Ends[len(d.Ends)-1].At) || !slices.IsSortedFunc(d.Ends, func(a, b store.ScheduleEnd) int { return a.At.Compare(b.At) }) {
 						rt.Fatalf("at %v it fires for %v", d.Nominal, d.Ends)
 					}
@@ -194,6 +212,9 @@ func TestScheduleEndsOnce(t *testing.T) {
 					}
 					tell(d.Ends)
 				case store.DecideSettle:
+					if d.Entry.Reason == harp.TimeRestored && !restored[d.Ends[0].Batch] {
+						rt.Fatalf("%v ended after it was restored", d.Ends)
+					}
 					tell(d.Ends)
 				case store.DecideQueue:
 				}
@@ -218,7 +239,10 @@ func TestScheduleEndsOnce(t *testing.T) {
 				}
 				life, r = changed.Life, next
 			case 5:
-				life = life.Restore(tick(now))
+				life = life.Restore(tick(now + rapid.IntRange(-20, 20).Draw(rt, "wrong by")))
+				for batch := range noted {
+					restored[batch] = true
+				}
 			default:
 				now++
 				e := endOf(rapid.SampledFrom(names).Draw(rt, "of"), now, rapid.SampledFrom([]harp.BatchState{harp.BatchSucceeded, harp.BatchFailed, harp.BatchCancelled, ""}).Draw(rt, "state"))

@@ -188,7 +188,7 @@ func (l ScheduleLife) Next(r ScheduleRules, times ScheduleTimes, at ScheduleSigh
 func (l ScheduleLife) nextWaiting(r ScheduleRules, times ScheduleTimes, at ScheduleSight) (ScheduleDecision, bool) {
 	nominal := l.Waiting
 	switch {
-	case !nominal.After(l.Restored):
+	case len(l.Waits) == 0 && !nominal.After(l.Restored), slices.ContainsFunc(l.Waits, func(e ScheduleEnd) bool { return e.Restored }):
 		return l.settleWaiting(harp.TimeMissed, harp.TimeRestored, ""), true
 	case slices.ContainsFunc(l.Waits, func(e ScheduleEnd) bool { return e.isTooLate(r, at.Now) }):
 		return l.settleWaiting(harp.TimeMissed, harp.TimeTooLate, ""), true
@@ -505,6 +505,12 @@ func (l ScheduleLife) AskBackfill(nominals []time.Time) (ScheduleLife, error) {
 // it may have fired since the backup was made.
 func (l ScheduleLife) Restore(at time.Time) ScheduleLife {
 	l.Restored, l.Lost, l.Backfill = at, slices.Concat(l.Lost, l.Backfill), nil
+	l.Ends, l.Waits = slices.Clone(l.Ends), slices.Clone(l.Waits)
+	for _, ends := range [][]ScheduleEnd{l.Ends, l.Waits} {
+		for i := range ends {
+			ends[i].Restored = true
+		}
+	}
 	return l
 }
 

@@ -284,7 +284,7 @@ func (s *Store) restoreSchedules(ctx context.Context, at time.Time) error {
 				case err != nil || !found:
 					return err
 				}
-				row.ScheduleLife = row.Restore(fromNanos(nanos(at)))
+				row.ScheduleState = row.Restore(fromNanos(nanos(at)))
 				row.Revision++
 				t.put(after, encode(row))
 			}
