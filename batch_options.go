@@ -134,6 +134,7 @@ func Confirmed(digest string) Option {
 
 // Probe has the hosts asked whether they are there, all at once, before it is fixed which hosts the batch has: but
 // for those that were heard in the last 5 seconds. One that does not answer within 3 seconds counts as away.
+// A preview asks them, too.
 func Probe() Option { return func(o *CallOptions) { o.Batch.Probe = true } }
 
 // WhenUnfit says what to do when a host of a batch lacks the procedure, or has one that the

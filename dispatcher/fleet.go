@@ -472,19 +472,28 @@ func (s *service) PreviewBatch(ctx context.Context, call harp.Submission) (harp.
 			return harp.Preview{}, err
 		}
 		weight := weightOf(call)
+		var silent map[string]bool
+		if req.Batch.Probe {
+			if silent, err = s.d.findSilent(ctx, req, call.Hosts, s.who, weight); err != nil {
+				return harp.Preview{}, err
+			}
+		}
 		if err := s.d.turns.awaitTurn(ctx, s.who, weight); err != nil {
 			return harp.Preview{}, err
 		}
 		defer s.d.turns.leaveTurn(s.who, weight)
-		return s.d.previewBatch(ctx, req, call.Hosts, now)
+		return s.d.previewBatch(ctx, req, call.Hosts, silent, now)
 	})
 }
 
-// previewBatch says what a batch would meet. Errors: those of findBatchHosts.
-func (d *Dispatcher) previewBatch(ctx context.Context, req harp.Request, listed []byte, now time.Time) (harp.Preview, error) {
+// previewBatch says what a batch would meet, where silent are hosts that did not answer. Errors: those of findBatchHosts.
+func (d *Dispatcher) previewBatch(ctx context.Context, req harp.Request, listed []byte, silent map[string]bool, now time.Time) (harp.Preview, error) {
 	found, err := d.findBatchHosts(ctx, req, listed)
 	if err != nil {
 		return harp.Preview{}, err
+	}
+	for i := range found.hosts {
+		found.hosts[i].away = found.hosts[i].away || silent[found.hosts[i].name]
 	}
 	p := *found.sumUp()
 	p.Digest = found.previewDigest(req)
@@ -494,7 +503,7 @@ func (d *Dispatcher) previewBatch(ctx context.Context, req harp.Request, listed 
 	}
 	refused := checkNeeds(req, now)
 	if refused == nil {
-		_, refused = d.judgeBatch(req, found, nil, now)
+		_, refused = d.judgeBatch(req, found, silent, now)
 	}
 	p.Refusal = harp.FailureOf(refused)
 	return p, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -171,5 +172,36 @@ func TestHostsOfABatchAreAsked(t *testing.T) {
 		if j := must[harp.JobStatus](t)(b.Job("web01").Status(ctx)); j.State != harp.StateExpired || j.Reason != harp.ReasonOffline {
 			t.Errorf("the silent host is %s(%s)", j.State, j.Reason)
 		}
+	})
+}
+
+// A preview asks the hosts as the batch would, also of one that is made again, and says which are silent.
+func TestHostsOfAPreviewAreAsked(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		ctx := t.Context()
+		hello := wire.Hello{Version: wire.Version, Instance: "i", Journal: "j", Features: []string{harp.NeedBatch}}
+		must[*rawAgent](t)(sys.greetAs(ctx, "web01", hello)) // does not answer
+		asked := must[*rawAgent](t)(sys.greetAs(ctx, "web02", hello))
+		go asked.answerProbes()
+		synctest.Wait()
+		time.Sleep(6 * time.Second)
+		check := func(what string, p harp.Preview, hosts int) {
+			t.Helper()
+			if p.Hosts != hosts || p.Away != 1 || !slices.Equal(p.AwayHosts, []string{"web01"}) || p.Refusal.Code != "unreachable" {
+				t.Errorf("%s: it is %+v", what, p)
+			}
+		}
+		fast := harp.WhenOffline(harp.FailFast)
+		if p := must[harp.Preview](t)(sys.caller.Target("web*").Preview(ctx, "work", nil, fast)); p.Away != 0 || p.Refusal.Code != "" {
+			t.Errorf("without being asked for: it is %+v", p)
+		}
+		check("a call", must[harp.Preview](t)(sys.caller.Target("web*").Preview(ctx, "work", nil, harp.Probe(), fast)), 2)
+		b := must[*harp.Batch](t)(sys.caller.Target("web01").Call(ctx, "work", nil, harp.Probe(), harp.WhenOffline(harp.SkipHost)))
+		ended(t, b, harp.BatchFailed, harp.BatchReasonNoHost)
+		p, _, err := b.PreviewRetry(ctx, []string{"expired"}, harp.Probe(), fast)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check("a call again", p, 1)
 	})
 }

@@ -203,6 +203,17 @@ func (f *fake) PreviewBatch(_ context.Context, call harp.Submission) (harp.Previ
 		return harp.Preview{}, f.batches.unseen
 	}
 	p := f.batches.preview
+	if req.Batch.Probe { // those that do not answer are away
+		pings, err := f.PingHosts(context.Background(), req.Target, "")
+		if err != nil {
+			return harp.Preview{}, err
+		}
+		for _, ping := range pings.Items {
+			if !ping.Answered {
+				p.Away++
+			}
+		}
+	}
 	if p.Hosts == 0 {
 		p.Hosts = len(f.hosts)
 	}

@@ -289,11 +289,6 @@ func (c *cli) callTarget(ctx context.Context, caller *harp.Caller, f *batchFlags
 	if err != nil {
 		return noHost(ctx, caller, err, text)
 	}
-	if f.options.Probe {
-		if err := noteSilent(ctx, caller, text, &seen); err != nil {
-			return err
-		}
-	}
 	p := &batchPlan{flags: f, doc: doc, args: args, target: text, preview: seen}
 	if err := p.count(); err != nil && (f.dryRun || !f.mayExist()) {
 		return err
@@ -314,21 +309,6 @@ func (c *cli) callTarget(ctx context.Context, caller *harp.Caller, f *batchFlags
 		return didNotRun(err)
 	}
 	return c.batchMade(ctx, batch, f, "batch "+batch.ID())
-}
-
-// noteSilent counts hosts as away that do not say that they are there.
-func noteSilent(ctx context.Context, caller *harp.Caller, text string, seen *harp.Preview) error {
-	seen.Away, seen.AwayHosts = 0, nil
-	for ping, err := range caller.Hosts().Ping(ctx, text) {
-		if err != nil {
-			return err
-		}
-		if !ping.Answered {
-			seen.Away++
-			seen.AwayHosts = append(seen.AwayHosts, ping.Host)
-		}
-	}
-	return nil
 }
 
 // targetArguments finds out which procedure is called, and with which arguments.
