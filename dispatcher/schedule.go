@@ -23,8 +23,8 @@ const (
 	defaultCatchUp = 10 * time.Minute
 
 	// stepsTogether is how many schedules the loop has make steps at a time: many fire at the same second, and the
-	// store commits together what is asked of it together.
-	stepsTogether = 64
+	// store commits together what is asked of it together. What others ask for meanwhile waits for that many.
+	stepsTogether = 16
 )
 
 // schedules are those there are.
