@@ -180,8 +180,8 @@ func TestHostsOfAPreviewAreAsked(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {
 		ctx := t.Context()
 		hello := wire.Hello{Version: wire.Version, Instance: "i", Journal: "j", Features: []string{harp.NeedBatch}}
-		must[*rawAgent](t)(sys.greetAs(ctx, "web01", hello)) // does not answer
-		asked := must[*rawAgent](t)(sys.greetAs(ctx, "web02", hello))
+		must[*rawAgent](t)(sys.greetAs(ctx, "web01", hello, wire.Held{})) // does not answer
+		asked := must[*rawAgent](t)(sys.greetAs(ctx, "web02", hello, wire.Held{}))
 		go asked.answerProbes()
 		synctest.Wait()
 		time.Sleep(6 * time.Second)
