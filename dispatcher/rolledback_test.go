@@ -77,6 +77,39 @@ func TestAJournalThatWasRolledBackProvesNothing(t *testing.T) {
 	}
 }
 
+// TestAJournalThatWasRolledBackIsOnlyOnce checks that once all is lost that a rolled back journal proves nothing of, it is
+// compared with what it says itself.
+func TestAJournalThatWasRolledBackIsOnlyOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, network := memory.NewDisk(), newNetwork(t, inMemory)
+		sys := newSystemOn(t, embedded, network, memory.OpenDisk(disk, nil), dispatcher.Config{})
+		var i interrupted
+		i.met(t, sys, 5, 1, "")
+		i.job = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+		_, asked := i.met(t, sys, 3, 1, "")
+		if s := i.status(t); s.State != harp.StateLost {
+			t.Errorf("it is %s", s.State)
+		}
+		i.job = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+		m := <-asked
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		synctest.Wait()
+		i.met(t, sys, 4, 1, wire.HeldAlive)
+		if s := i.status(t); s.State != harp.StateRunning {
+			t.Errorf("it is %s (%s)", s.State, s.Reason)
+		}
+		if err := sys.d.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		again := newSystemOn(t, embedded, network, memory.OpenDisk(disk, nil), dispatcher.Config{})
+		i.job = again.caller.Job(i.job.ID())
+		i.met(t, again, 4, 1, wire.HeldAlive)
+		if s := i.status(t); s.State != harp.StateRunning {
+			t.Errorf("behind a restart it is %s (%s)", s.State, s.Reason)
+		}
+	})
+}
+
 // TestAnEndTellsHowManyCallsTheJournalHasTaken checks that a journal is known to be rolled back by what was heard
 // amid a session, too: of an attempt that has ended since, and of which nothing is held any more.
 func TestAnEndTellsHowManyCallsTheJournalHasTaken(t *testing.T) {
