@@ -27,7 +27,7 @@ type Set struct {
 
 // Read reads the documents of a file, or of all files *.yaml and *.yml in a folder, by their names; not those in folders
 // below it. Errors: *yamlfile.Error, joined if there are several, of which the first are told, for what is wrong in a file, a name
-// that two documents of one kind have, and more than harp.MaxDocuments; a folder without such a file; os's.
+// that two documents of one kind have, and more than harp.MaxDocuments; a folder without such a file, or without a document in any of them; os's.
 func Read(path string) (*Set, error) {
 	files, err := filesAt(path)
 	if err != nil {
@@ -39,6 +39,9 @@ func Read(path string) (*Set, error) {
 		if wrong = append(wrong, s.readFile(file)...); len(wrong) >= maxWrong {
 			break
 		}
+	}
+	if len(wrong) == 0 && len(s.Documents) == 0 && files[0] != path { // as where the disk was full: all that was applied would be deleted
+		return nil, &yamlfile.Error{File: path, Message: "has no document in any file"}
 	}
 	return s, joined(wrong)
 }

@@ -271,6 +271,14 @@ func TestReadBounds(t *testing.T) {
 	if _, err := manifest.Read(t.TempDir()); !errors.Is(err, harp.ErrInvalid) {
 		t.Errorf("an empty folder: %v", err)
 	}
+	for name, text := range map[string]string{"empty": "", "blank": " \n\n", "commented out": "# kind: group\n---\n# nothing\n"} {
+		if set, err := manifest.Read(files(t, map[string]string{"f.yaml": text, "g.yaml": ""})); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "has no document in any file") {
+			t.Errorf("a folder of files that are %s: %v, %v", name, set, err)
+		}
+	}
+	if set, err := manifest.Read(filepath.Join(files(t, map[string]string{"f.yaml": "# nothing\n"}), "f.yaml")); err != nil || len(set.Documents) > 0 {
+		t.Errorf("a file that says that there is nothing: %v, %v", set, err)
+	}
 	dir := files(t, map[string]string{"f.yaml": groups(1)})
 	if err := os.Symlink(t.TempDir(), filepath.Join(dir, "g.yaml")); err != nil {
 		t.Fatal(err)
