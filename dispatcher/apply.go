@@ -74,6 +74,11 @@ func (a *application) run(ctx context.Context, op store.Operation) (harp.Applied
 		if count, done, err := d.changedBefore(ctx, op, "set of documents", a.managedBy); done || err != nil {
 			return harp.Applied{Count: count}, err
 		}
+	}
+	if err := a.openWindows(ctx); err != nil { // first: that may take long, and schedules go on meanwhile
+		return harp.Applied{}, err
+	}
+	if !a.options.DryRun {
 		names := a.scheduleNames()
 		turns := a.withDependencies(names)
 		if err := d.schedules.awaitTurns(ctx, turns); err != nil {
@@ -83,9 +88,6 @@ func (a *application) run(ctx context.Context, op store.Operation) (harp.Applied
 		for _, name := range names { // what takes long goes first: groups and windows are not kept waiting for it
 			_, _, _ = d.settleForChange(ctx, name, true) // what cannot be settled is said when it is changed
 		}
-	}
-	if err := a.openWindows(ctx); err != nil {
-		return harp.Applied{}, err
 	}
 	if err := d.notifications.lockGone(ctx, a.notificationNames()...); err != nil {
 		return harp.Applied{}, err

@@ -491,6 +491,34 @@ func TestApplyCalendars(t *testing.T) {
 	})
 }
 
+// While the calendars of a set of documents were fetched, none of the schedules of the set fired, those neither that stayed as they were.
+func TestSchedulesWaitForNoCalendarOfTheirSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &calendarServer{content: eventCalendar(time.Now(), time.Hour), hang: make(chan struct{})}
+		d := opened(t, nil, Config{Calendars: server, Hosts: StaticHosts{{Name: "a"}}})
+		s, w, often := d.service(ada), calendarWindow(), batchSchedule(t, "often", "hello", nil)
+		often.Cron, often.CatchUpMost = "* * * * * *", 1000
+		if _, err := applyTo(t, s, harp.ApplyOptions{}, scheduleDocument(often)); err != nil {
+			t.Fatal(err)
+		}
+		applied := make(chan error)
+		go func() {
+			_, err := applyTo(t, s, harp.ApplyOptions{}, scheduleDocument(often), harp.Document{Window: &w})
+			applied <- err
+		}()
+		time.Sleep(3500 * time.Millisecond)
+		synctest.Wait()
+		page, err := s.ScheduleLedger(t.Context(), harp.LedgerFilter{Schedule: "often"}, "")
+		if err != nil || len(page.Items) != 1 || page.Items[0].Count != 3 {
+			t.Errorf("after 3 seconds the ledger is %+v, %v", page.Items, err)
+		}
+		close(server.hang)
+		if err := <-applied; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // One principal has one calendar fetched at a time, so that others are not kept waiting by servers that do not answer.
 func TestCalendarsOfOnePrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
