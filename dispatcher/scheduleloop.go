@@ -172,6 +172,9 @@ func (d *Dispatcher) stepSchedule(ctx context.Context, s *scheduled, now time.Ti
 		return nil, earlier(at, dec.Wake), nil
 	case store.DecideFire:
 		next, err = d.fireSchedule(ctx, s, dec, now)
+		if dec.Fires == store.FireBackfill && errors.Is(err, harp.ErrNoSpace) {
+			return nil, earlier(at, now.Add(scheduleRetry)), nil
+		}
 	case store.DecideQueue:
 		next, err = d.queueTime(ctx, s, dec, now)
 	default:
@@ -393,6 +396,8 @@ func (d *Dispatcher) fireSchedule(ctx context.Context, s *scheduled, dec store.S
 	case errors.As(err, &byWindow):
 		dec = dec.Instead(harp.TimeSkipped, harp.TimeWindow, byWindow.window)
 		err = nil
+	case errors.Is(err, harp.ErrNoSpace) && dec.Fires == store.FireBackfill:
+		return nil, err // it has time
 	case errors.Is(err, harp.ErrNoSpace):
 		dec = dec.Instead(harp.TimeMissed, harp.TimeNoSpace, "")
 		err = nil

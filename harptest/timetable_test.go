@@ -376,6 +376,27 @@ func TestScheduleSkipAndBackfill(t *testing.T) {
 	})
 }
 
+// A backfill has time: where there is no space it waits, and the times that come do not wait for it.
+func TestScheduleBackfillWithoutSpace(t *testing.T) {
+	inTimetable(t, nil, func(w *timetable) {
+		w.must(w.schedules().Pause(w.Context(), "s", "", time.Time{}))
+		w.pass(3)
+		w.must(w.schedules().Unpause(w.Context(), "s"))
+		w.sys.SetSpace(store.SpaceLow)
+		n, err := w.schedules().Backfill(w.Context(), "s", w.begun.Add(time.Second), w.begun.Add(3*time.Minute))
+		if w.must(err); n != 2 { // 1, 2
+			w.Fatalf("it makes up for %d", n)
+		}
+		w.pass(2)
+		w.fired()
+		w.wrote("skipped paused 1-3", "missed no_space 4-5")
+		w.sys.SetSpace(store.SpacePlenty)
+		w.pass(1)
+		w.fired(1, 2, 6)
+		w.wrote("backfill fired 1-1", "skipped paused 1-3", "backfill fired 2-2", "missed no_space 4-5")
+	})
+}
+
 // A run that takes longer than was expected is told of once, and goes on.
 func TestScheduleLate(t *testing.T) {
 	inTimetable(t, func(s *harp.Schedule) { s.Cron, s.Expect = "1 * * * *", 90*time.Second }, func(w *timetable) {
