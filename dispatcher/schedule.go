@@ -174,7 +174,7 @@ func (s *scheduled) Prev(before time.Time) (store.ScheduleTime, bool) {
 func (s *scheduled) rules() store.ScheduleRules {
 	r := store.ScheduleRules{
 		Overlap: s.Schedule.Overlap, CatchUp: s.Schedule.CatchUp, CatchUpMost: s.Schedule.CatchUpMost, PauseOnFailure: s.Schedule.PauseOnFailure,
-		After: s.Schedule.After,
+		Put: s.Changed, After: s.Schedule.After,
 	}
 	if r.CatchUp == 0 {
 		r.CatchUp = defaultCatchUp

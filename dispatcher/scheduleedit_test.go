@@ -59,6 +59,9 @@ func TestAnEditLostTheTimeThatWaitedForItsJitter(t *testing.T) {
 		},
 		"the jitter": {func(s *harp.Schedule) { s.Jitter = time.Minute }, harp.LedgerEntry{Outcome: harp.TimeFired}},
 		"no jitter":  {func(s *harp.Schedule) { s.Jitter = 0 }, harp.LedgerEntry{Outcome: harp.TimeFired}},
+		"no jitter, so long after the time that it would be missed": {
+			func(s *harp.Schedule) { s.Jitter, s.CatchUp = 0, time.Minute }, harp.LedgerEntry{Outcome: harp.TimeFired},
+		},
 		"other times": {
 			func(s *harp.Schedule) { s.Cron = "30 * * * *" },
 			harp.LedgerEntry{Outcome: harp.TimeSkipped, Reason: harp.TimeByHand, Detail: "its times were changed"},

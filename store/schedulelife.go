@@ -14,8 +14,18 @@ type ScheduleRules struct {
 	CatchUp        time.Duration // by how much later than its time it may still fire
 	CatchUpMost    int           // how many of the times that are due may fire, the last ones; at least 1
 	PauseOnFailure int           // after so many runs in a row that did not succeed the schedule pauses itself; 0: never
+	Put            time.Time     // since when its times are these: one that waited for the jitter of others is no later than since then
 
 	After []harp.Dependency // what it comes after, if it has no times
+}
+
+// isTooLate reports whether a time is later than it may fire.
+func (r ScheduleRules) isTooLate(t ScheduleTime, now time.Time) bool {
+	since := t.Time
+	if r.Put.After(since) {
+		since = r.Put
+	}
+	return now.Sub(since) > r.CatchUp
 }
 
 // ScheduleLife is where a schedule is in its times. It changes only through the decisions of [ScheduleLife.Next] and
@@ -241,7 +251,7 @@ func oneTime(outcome harp.TimeOutcome, reason, detail string, nominal time.Time)
 // firstToFire returns.
 func (l ScheduleLife) judge(r ScheduleRules, at ScheduleSight, t ScheduleTime, first time.Time) LedgerRun {
 	p, paused := l.pauseAt(t.Time)
-	switch tooLate := at.Now.Sub(t.Time) > r.CatchUp; {
+	switch tooLate := r.isTooLate(t, at.Now); {
 	case !t.Time.After(l.Restored): // whether it was paused then nobody knows either
 		return oneTime(harp.TimeMissed, harp.TimeRestored, "", t.Nominal)
 	case paused:
@@ -266,7 +276,7 @@ func (l ScheduleLife) firstToFire(r ScheduleRules, times ScheduleTimes, at Sched
 	most := max(r.CatchUpMost, 1)
 	for before := at.Now.Add(1); most > 0; {
 		t, ok := times.Prev(before)
-		if !ok || !t.Nominal.After(l.Through) || at.Now.Sub(t.Time) > r.CatchUp || !t.Time.After(l.Restored) {
+		if !ok || !t.Nominal.After(l.Through) || r.isTooLate(t, at.Now) || !t.Time.After(l.Restored) {
 			break
 		}
 		before = t.Nominal
