@@ -39,10 +39,16 @@ type schedules struct {
 	by        map[harp.Principal]documentRoom // what they take, by who has put them
 	followers map[string]map[string]struct{}  // which schedules come after each
 	size      int                             // bytes of what was put
-	runs      map[string]string               // schedules of batches whose ends were not seen, by batch
+	runs      map[string]openRun              // those whose ends were not seen, by batch
 	noted     map[string]struct{}             // those that are to be looked at
 	waited    map[string]struct{}             // those that have waited for the turns of those that come after them
 	sight     store.ScheduleSight             // of all of them: Awake, Jumps, Full
+}
+
+// openRun is a run whose end was not seen.
+type openRun struct {
+	schedule string
+	begun    time.Time // on the clock that is never set; zero: nobody has asked for it
 }
 
 // turn is that of whoever makes steps of a schedule.
@@ -56,7 +62,7 @@ type turn struct {
 func newSchedules() *schedules {
 	return &schedules{
 		kick: make(chan struct{}, 1), turns: map[string]*turn{},
-		byName: map[string]*scheduled{}, by: map[harp.Principal]documentRoom{}, followers: map[string]map[string]struct{}{}, runs: map[string]string{}, noted: map[string]struct{}{}, waited: map[string]struct{}{},
+		byName: map[string]*scheduled{}, by: map[harp.Principal]documentRoom{}, followers: map[string]map[string]struct{}{}, runs: map[string]openRun{}, noted: map[string]struct{}{}, waited: map[string]struct{}{},
 	}
 }
 
@@ -280,12 +286,14 @@ func (ss *schedules) page(name, cursor string, n int) (page []*scheduled, next s
 func (ss *schedules) set(s *scheduled) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
+	runs := make(map[string]openRun, len(s.state.Runs))
+	for _, run := range s.state.Runs {
+		runs[run.Batch] = openRun{s.name, ss.runs[run.Batch].begun}
+	}
 	ss.removeLocked(s.name)
 	ss.byName[s.name], ss.size = s, ss.size+len(s.document)
 	ss.countLocked(s, 1)
-	for _, run := range s.state.Runs {
-		ss.runs[run.Batch] = s.name
-	}
+	maps.Copy(ss.runs, runs)
 	for _, of := range dependencyNames(&s.Schedule) {
 		if ss.followers[of] == nil {
 			ss.followers[of] = map[string]struct{}{}
@@ -411,11 +419,25 @@ func (ss *schedules) note(name string) {
 // noteBatch has the loop look at the schedule of a batch that has changed, if it is of one.
 func (ss *schedules) noteBatch(batch string) {
 	ss.mu.RLock()
-	name := ss.runs[batch]
+	name := ss.runs[batch].schedule
 	ss.mu.RUnlock()
 	if name != "" {
 		ss.note(name)
 	}
+}
+
+// beginOf is when a run began, on the clock that is never set. Of one from before the dispatcher was opened the wall clock tells.
+func (ss *schedules) beginOf(run store.ScheduleRun, now time.Time) time.Time {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	open, isOpen := ss.runs[run.Batch]
+	if open.begun.IsZero() {
+		open.begun = time.Now().Add(-max(now.Sub(run.Since), 0))
+	}
+	if isOpen {
+		ss.runs[run.Batch] = open
+	}
+	return open.begun
 }
 
 // maxJumps is how many times that the clock was set forward are remembered, the last ones: until then a schedule has looked.

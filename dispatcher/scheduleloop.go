@@ -251,8 +251,8 @@ func (d *Dispatcher) noteRuns(ctx context.Context, s *scheduled, now time.Time) 
 			d.log.Warn("a run of a schedule is not waited for any more, there are too many", "schedule", s.name, "batch", run.Batch)
 			step.State.Runs = slices.Delete(step.State.Runs, i, i+1)
 		case s.Schedule.Expect > 0 && !run.Late:
-			if late := run.Since.Add(s.Schedule.Expect); now.Before(late) {
-				at = earlier(at, late)
+			if left := time.Until(d.schedules.beginOf(run, now).Add(s.Schedule.Expect)); left > 0 {
+				at = earlier(at, now.Add(left))
 				continue
 			}
 			step.State.Runs[i].Late = true

@@ -413,6 +413,25 @@ func TestScheduleLate(t *testing.T) {
 	})
 }
 
+// The clock is set while a run goes on: that it takes longer than was expected is told by how long it takes all the same.
+func TestScheduleLateThoughTheClockIsSet(t *testing.T) {
+	for name, by := range map[string]time.Duration{"forward": time.Hour, "back": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			inTimetable(t, func(s *harp.Schedule) { s.Cron, s.Expect = "1 * * * *", 90*time.Second }, func(w *timetable) {
+				w.takes.Store(int64(5 * time.Minute))
+				w.pass(1)
+				w.ahead.Store(int64(by))
+				w.pass(6)
+				page, err := w.sys.Caller().EventsPage(w.Context(), harp.EventFilter{After: harp.EventsFromStart, Types: []string{"schedule.late"}}, false)
+				w.must(err)
+				if len(page.Events) != 1 || (page.Events[0].Time.Sub(w.begun)-by).Round(time.Second) != 150*time.Second {
+					w.Errorf("the events are %+v", page.Events)
+				}
+			})
+		})
+	}
+}
+
 // A store that was restored fires no time that may have fired since the backup was made, and says that these may have.
 func TestScheduleRestored(t *testing.T) {
 	inTimetable(t, nil, func(w *timetable) {
