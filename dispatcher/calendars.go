@@ -94,11 +94,13 @@ func (d *Dispatcher) openFetched(ctx context.Context, doc windowDocument, have *
 	return to, to.err
 }
 
-// note notes that the calendar could not be fetched, or what was fetched not be read.
+// note notes that the calendar could not be fetched, or what was fetched not be read. What is to come was noted by a clock that was set back
+// since: now it was at the latest.
 func (c *calendarCopy) note(now time.Time, err error) {
-	if c.Since.IsZero() {
+	if c.Since.IsZero() || c.Since.After(now) {
 		c.Since = now.UTC()
 	}
+	c.At = earlier(c.At, now.UTC())
 	c.Why = text.Line(err.Error(), maxCalendarError)
 }
 

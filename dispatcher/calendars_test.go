@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -209,6 +210,34 @@ func TestCalendarOfAServerThatIsAwayForADay(t *testing.T) {
 		}
 		if told := eventsOf(t, d, "window.changed"); len(told) != 2 || told[1] != "window.changed w its calendar can be fetched again" {
 			t.Errorf("told is %q", told)
+		}
+	})
+}
+
+// The clock was ahead by a month as a calendar was fetched, and was set right: it was told a month later that its server is away.
+func TestACalendarFetchedInTheFutureIsStaleAfterADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ahead atomic.Int64
+		server := &calendarServer{content: eventCalendar(time.Now(), time.Hour)}
+		d := opened(t, nil, Config{
+			Calendars: server, Hosts: StaticHosts{{Name: "a"}}, Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+		})
+		if err := d.Caller().Maintenance().Put(t.Context(), calendarWindow()); err != nil {
+			t.Fatal(err)
+		}
+		ahead.Store(int64(30 * 24 * time.Hour))
+		time.Sleep(90 * time.Minute)
+		ahead.Store(0)
+		server.set(server.content, errors.New("its server answers 500 Internal Server Error"))
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if w := fetchOf(t, d); w.Fetch.At.After(time.Now()) || w.Fetch.Since.After(time.Now()) || w.Fetch.Stale {
+			t.Errorf("after two hours it is %+v", w.Fetch)
+		}
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		if told := eventsOf(t, d, "window.stale"); len(told) != 1 || d.Health(t.Context()).Checks["windows"] == nil {
+			t.Errorf("after a day told is %q", told)
 		}
 	})
 }
