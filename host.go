@@ -75,6 +75,9 @@ func (e *callFailedError) Error() string {
 
 func (e *callFailedError) Unwrap() error { return e.err }
 
+// SaysWhetherItRan tells its text apart from those of errors to which that is still to be added.
+func (e *callFailedError) SaysWhetherItRan() {}
+
 // Hosts looks at the hosts a dispatcher knows, and removes them.
 type Hosts struct{ service Service }
 

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -393,9 +392,10 @@ func (c *cli) called(ctx context.Context, job *harp.Job, f *callFlags, notice st
 	return c.watchJob(ctx, job, f.onlyOutput)
 }
 
-// didNotRun adds to the failure of a submission what its reader asks next.
+// didNotRun adds to the failure of a submission what its reader asks next, unless it says that itself.
 func didNotRun(err error) error {
-	if harp.RanOf(err) == harp.DidNotRun && !strings.Contains(err.Error(), "did not run") {
+	var said interface{ SaysWhetherItRan() }
+	if harp.RanOf(err) == harp.DidNotRun && !errors.As(err, &said) {
 		return fmt.Errorf("%w; did not run", err)
 	}
 	return err

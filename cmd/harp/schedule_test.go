@@ -267,6 +267,10 @@ func TestScheduleRun(t *testing.T) {
 	if got := schedules(t, f, "run", "s"); got.code != exitUsage || !strings.Contains(got.stderr, "schedule s is paused; did not run") {
 		t.Error(got)
 	}
+	f.schedules.err = failures.New("conflict", "schedule s is paused: the backup did not run").Err() // which says nothing of this run
+	if got := schedules(t, f, "run", "s"); !strings.Contains(got.stderr, "the backup did not run; did not run") {
+		t.Error(got)
+	}
 }
 
 // TestScheduleHistory: times in a row of which the same is to be said are one line.
