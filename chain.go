@@ -46,8 +46,8 @@ type ChainStep struct {
 	Retry          RetryPolicy   `json:"retry,omitzero" msgpack:"retry,omitempty"`
 }
 
-// RebootWait is how long a step of a chain waits for its host where the step before it ended with a reboot of that
-// ([TraitEndsReboot]): default 30 minutes. Other steps wait for OfflineWait.
+// RebootWait is how long a step of a chain waits for its host that can come next behind one that ends with a reboot of that
+// ([TraitEndsReboot]), as steps between them may be left out: default 30 minutes. Other steps wait for OfflineWait.
 func RebootWait(d time.Duration) Option {
 	return func(o *CallOptions) { o.Batch.RebootWait, o.set.batch.rebootWait = d, true }
 }

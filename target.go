@@ -116,7 +116,7 @@ type Preview struct {
 	Away      int    `json:"away" msgpack:"away,omitempty"`        // of these, neither online nor about to come back
 	Unfit     int    `json:"unfit" msgpack:"unfit,omitempty"`      // of these, lack the procedure, or the arguments do not fit
 	Held      int    `json:"held" msgpack:"held,omitempty"`        // of these, a maintenance window or a pause keeps the procedure from starting there now
-	Dangerous bool   `json:"dangerous" msgpack:"danger,omitempty"` // a host that is fit declares the procedure so: [TraitDangerous]
+	Dangerous bool   `json:"dangerous" msgpack:"danger,omitempty"` // a host that is fit declares the procedure so, of a chain that of a step: [TraitDangerous]
 	Digest    string `json:"digest" msgpack:"digest"`              // of the names of all hosts and of the request: see [Confirmed]
 
 	Refusal Failure `json:"refusal,omitzero" msgpack:"refusal,omitempty"` // why the batch would be refused now; the zero Failure: it would not

@@ -276,17 +276,32 @@ func (d *Dispatcher) grantSteps(req harp.Request, classes []class) (granted []st
 			return nil, nil, err
 		}
 		for i := range classes {
-			before := &classes[i].proc
-			if n > 0 {
-				before = &classes[i].then[n-1].proc
-			}
-			if slices.Contains(before.Traits, harp.TraitEndsReboot) {
+			if mayFollowReboot(req.Batch.Then, n, &classes[i]) {
 				step.Classes[i].OfflineWait = req.Batch.RebootTime()
 			}
 		}
 		further = append(further, step)
 	}
 	return granted, further, nil
+}
+
+// mayFollowReboot reports whether the step that ran last before then[n] can be one that ends with a reboot: the one before it, or an earlier
+// one behind which all others are left out, as it ended.
+func mayFollowReboot(then []harp.ChainStep, n int, of *class) bool {
+	for _, end := range []harp.State{harp.StateSucceeded, harp.StateFailed, harp.StateCancelled} {
+		if !then[n].On.FitsJob(end) {
+			continue
+		}
+		for last := n; last >= 0; last-- {
+			if slices.Contains(of.ofStep(last).proc.Traits, harp.TraitEndsReboot) {
+				return true
+			}
+			if last > 0 && then[last-1].On.FitsJob(end) {
+				break
+			}
+		}
+	}
+	return false
 }
 
 // outcomeOf returns the step that says how a host ended whose steps these are, and whether anything of them ran; nil if it has

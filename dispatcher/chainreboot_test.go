@@ -38,3 +38,38 @@ func TestStepsBehindABoot(t *testing.T) {
 		}
 	}
 }
+
+// Which step comes next is up to how the one that boots the host ended: what is left out between them does not wait, and what comes behind
+// it does.
+func TestStepsBehindABootThatAreLeftOut(t *testing.T) {
+	d := opened(t, nil, Config{})
+	req, err := harp.NewBatchRequest("web*", "boot", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	boots := class{proc: harp.ProcedureDoc{Name: "boot", Traits: []string{harp.TraitEndsReboot}}}
+	for _, c := range []struct {
+		on    []harp.Ending
+		waits []bool
+	}{
+		{[]harp.Ending{harp.OnFailed, harp.OnSucceeded}, []bool{true, true}},
+		{[]harp.Ending{harp.OnFailed, harp.OnFailed, "", ""}, []bool{true, false, true, false}},
+		{[]harp.Ending{harp.OnEnded, "", harp.OnFailed}, []bool{true, false, false}},
+		{[]harp.Ending{"", harp.OnFailed, harp.OnEnded}, []bool{true, true, true}},
+		{[]harp.Ending{"", "", ""}, []bool{true, false, false}},
+	} {
+		req.Batch.Then, boots.then = nil, nil
+		for _, on := range c.on {
+			req.Batch.Then, boots.then = append(req.Batch.Then, harp.ChainStep{Procedure: "then", On: on}), append(boots.then, class{})
+		}
+		_, further, err := d.grantSteps(req, []class{boots})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, s := range further {
+			if got := s.Classes[0].OfflineWait; (got == req.Batch.RebootTime()) != c.waits[n] {
+				t.Errorf("on %q: step %d waits %v", c.on, n+2, got)
+			}
+		}
+	}
+}

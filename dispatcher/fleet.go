@@ -281,6 +281,19 @@ type class struct {
 	then       []class           // the further steps of a chain
 }
 
+// ofStep is the class as to a step of its chain, from 0.
+func (c *class) ofStep(n int) *class {
+	if n == 0 {
+		return c
+	}
+	return &c.then[n-1]
+}
+
+// isDangerous reports whether the procedure is declared so; of a chain that of any step.
+func (c *class) isDangerous() bool {
+	return slices.Contains(c.proc.Traits, harp.TraitDangerous) || slices.ContainsFunc(c.then, func(step class) bool { return step.isDangerous() })
+}
+
 // findCandidates returns the hosts that a target selects for a call. Errors: harp.ErrInvalid (target),
 // harp.ErrNotFound (a host that is written out, or no host at all), context.Cause.
 func (f *fleet) findCandidates(ctx context.Context, text, procedure string, args harp.Value) (*candidates, error) {
@@ -449,7 +462,7 @@ func (c *candidates) sumUp() *harp.Preview {
 			}
 		}
 		if class.unfit == nil {
-			p.Dangerous = p.Dangerous || slices.Contains(class.proc.Traits, harp.TraitDangerous)
+			p.Dangerous = p.Dangerous || class.isDangerous()
 		} else if p.Unfit++; p.Unfit <= previewed {
 			p.UnfitHosts = append(p.UnfitHosts, harp.UnfitHost{Host: one.name, Err: class.unfit})
 		}

@@ -71,6 +71,10 @@ func TestPreviewSaysWhatACallWouldMeet(t *testing.T) {
 			if got := must[harp.Preview](t)(sys.caller.Target("web04").Preview(t.Context(), "reboot", nil)); !got.Dangerous {
 				t.Errorf("of a dangerous procedure it says %+v", got)
 			}
+			steps := []harp.Step{{Procedure: "count", Args: harp.Args{"to": 3}}, {Procedure: "reboot"}}
+			if got := must[harp.Preview](t)(sys.caller.Target("web04").PreviewChain(t.Context(), steps)); !got.Dangerous || got.Unfit != 0 {
+				t.Errorf("of a chain with a dangerous step it says %+v", got)
+			}
 			if got := must[harp.Preview](t)(sys.caller.Target("*").Preview(t.Context(), "nothing", nil)); got.Unfit != 4 || len(got.UnfitHosts) != 4 {
 				t.Errorf("of a procedure that nobody has said to have it says %+v", got)
 			}
