@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher"
@@ -148,4 +149,22 @@ func TestAHostThatWasRemovedInPart(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A host that was removed and is in the registry again is one like any other: batches wait for it, or leave it out, until it connects.
+func TestBatchesOfAHostThatIsListedAgain(t *testing.T) {
+	listed := dispatcher.StaticHosts{{Name: "web01"}}
+	sys := newSystem(t, inMemory, nil, dispatcher.Config{Hosts: listed})
+	ctx := t.Context()
+	sys.agent("web01", ofBatches)()
+	awaitAway(t, sys.caller, "web01")
+	must[int](t)(sys.d.ReplaceHosts(ctx, nil))
+	must[int](t)(sys.caller.Hosts().Remove(ctx, "web01"))
+	must[int](t)(sys.d.ReplaceHosts(ctx, listed))
+	web01 := sys.caller.Target("web01")
+	skips := must[*harp.Batch](t)(web01.Call(ctx, "host.name", nil, harp.WhenOffline(harp.SkipHost)))
+	ended(t, skips, harp.BatchFailed, harp.BatchReasonNoHost)
+	waits := must[*harp.Batch](t)(web01.Call(ctx, "host.name", nil, harp.OfflineWait(time.Hour)))
+	sys.agent("web01", ofBatches)
+	ended(t, waits, harp.BatchSucceeded, "")
 }

@@ -567,6 +567,7 @@ type Host struct {
 	LastHeard   time.Time           `msgpack:"heard,omitempty"`
 	Connected   bool                `msgpack:"connected,omitempty"` // a session was open when this was written; the feed tells when that changes
 	Removed     bool                `msgpack:"removed,omitempty"`   // only its epoch is left, and nobody is shown it
+	RemovedNo   uint64              `msgpack:"removedno,omitempty"` // the last submit number then: what has a later one is of a host that was known again
 	At          time.Time           `msgpack:"-"`                   // when PutHost is told this; zero: when it was last heard
 }
 

@@ -81,6 +81,35 @@ var batchCorners = []rule{
 		}
 		w.checkBatch(b)
 	}},
+	{"batch/host/known", "a batch that is submitted after a host was removed, which is known again, waits for it as for any other", func(w *world) {
+		w.connect("h")
+		w.removeHost(store.Operation{ID: w.id()})
+		b := w.batch([]string{"h"})
+		skips := w.batch([]string{"h"}, func(b *store.BatchSubmission) { b.Batch.SkipAway = true })
+		w.onHosts(w.advance().Claimed)
+		w.waits(w.members(b)[0], harp.ReasonOffline)
+		w.is(skips, harp.BatchFailed, harp.BatchReasonNoHost, 1)
+		w.checkBatch(b)
+		w.connect("h")
+		w.gate("h")
+		w.onHosts(w.claim(10, "h"), "h")
+	}},
+	{"batch/host/again", "a host that was known again, and is removed once more before it came back, is not waited for either", func(w *world) {
+		w.connect("h")
+		w.removeHost(store.Operation{ID: w.id()})
+		w.gate("other")
+		waits, b := w.batch([]string{"h"}), w.batch([]string{"other", "h"}, parallel(1))
+		first := w.advance().Claimed
+		w.onHosts(first, "other")
+		w.removeHost(store.Operation{ID: w.id()})
+		w.apply(first[0], store.End)
+		w.advance()
+		for _, j := range []*store.Job{w.members(waits)[0], w.members(b)[1]} {
+			if j = w.state(j, harp.StateCancelled); j.Reason != harp.LostHostRemoved || j.Started != harp.DidNotRun {
+				w.Fatalf("the member on the host that was removed is %+v", j.Life)
+			}
+		}
+	}},
 	{"batch/later/clock", "StartAfter is a time by the clock, however that is set", func(w *world) {
 		hosts := hostsOf(1)
 		w.gate(hosts...)

@@ -232,4 +232,21 @@ var reopeningRemovals = []rule{
 			w.Fatalf("its epoch is %d, was %d", epoch, first)
 		}
 	}},
+	{"reopen/removed/known", "which batches were submitted before a host was removed, and which after it was known again, is told apart", func(w *world) {
+		w.connect("h")
+		w.gate("other")
+		before := w.batch([]string{"other", "h"}, parallel(1))
+		first := w.advance().Claimed
+		w.removeHost(store.Operation{ID: w.id()})
+		after := w.batch([]string{"h"})
+		w.reopen()
+		w.gate("other")
+		w.leaves("h")
+		w.apply(first[0], store.End)
+		w.advance()
+		if j := w.state(w.members(before)[1], harp.StateCancelled); j.Reason != harp.LostHostRemoved {
+			w.Fatalf("the member that was submitted before is %+v", j.Life)
+		}
+		w.waits(w.members(after)[0], harp.ReasonOffline)
+	}},
 }

@@ -36,7 +36,7 @@ func (s *Store) endStep(t *tx, b *batch, i id, j *store.Job) (decided int, to ha
 	if s.opts.restored {
 		return decided, to, nil
 	}
-	if isRemoved, err := s.isRemoved(t, j.Host, nanos(j.Since)); err != nil || isRemoved {
+	if isRemoved, err := s.isRemoved(t, b, j.Host, nanos(j.Since)); err != nil || isRemoved {
 		return decided, to, err // it was cancelled with its queue before, which its row says only now
 	}
 	next, ni := stepOf(b.row, j.Index, store.BatchHost{Name: j.Host, Class: j.Chain.Class}, n)

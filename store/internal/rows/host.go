@@ -68,7 +68,7 @@ func (s *Store) OpenSession(ctx context.Context, in store.Session) (uint64, erro
 		if isLost && in.Journal == "" {
 			in.Journal = lostJournal
 		}
-		row.Removed = false
+		row.Removed, row.RemovedNo = false, 0
 		if row.Epoch++; isLost {
 			row.Epoch = max(row.Epoch, uint64(max(0, in.At.Unix()))) //nolint:gosec // no session takes less than a second
 		}

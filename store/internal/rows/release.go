@@ -186,7 +186,7 @@ func (s *Store) reachHost(t *tx, b *batch, host store.BatchHost, now int64) (*st
 	case !isNew:
 		return s.passMember(t, b, i, now)
 	}
-	isRemoved, err := s.isRemoved(t, host.Name, now)
+	isRemoved, err := s.isRemoved(t, b, host.Name, now)
 	if err != nil {
 		return nil, err
 	}
@@ -262,8 +262,9 @@ func (t *tx) putEnded(i id, j *store.Job) {
 	t.emitJob(stateEvents[j.State], i, j, nanos(j.Since), nil)
 }
 
-// isRemoved reports whether an operator has removed a host, which has not come back since.
-func (s *Store) isRemoved(t *tx, host string, now int64) (bool, error) {
+// isRemoved reports whether an operator has removed a host since a batch was submitted, and it has not come back. That it is known again,
+// as the registry lists it, only batches show that were submitted since.
+func (s *Store) isRemoved(t *tx, b *batch, host string, now int64) (bool, error) {
 	if !s.sched.IsAway(host, now) {
 		return false, nil
 	}
@@ -272,7 +273,7 @@ func (s *Store) isRemoved(t *tx, host string, now int64) (bool, error) {
 	if errors.Is(err, ErrDamaged) {
 		return false, nil
 	}
-	return row.Removed, err
+	return row.Removed && b.row.No <= row.RemovedNo, err
 }
 
 // earlyMember is a member whose host is not reached, and that is to be cancelled.

@@ -109,16 +109,24 @@ func (r *removal) forget(t *tx) (doneRow, error) {
 		row.Epoch = uint64(max(0, r.at.Unix())) //nolint:gosec // as in OpenSession
 	case err != nil:
 		return doneRow{}, err
-	case !found || row.Removed:
+	case !found:
+		return doneRow{Missing: true}, nil
+	case row.Removed: // what was submitted since is of a host that is gone as well
+		t.put(key, r.removed(row.Epoch))
 		return doneRow{Missing: true}, nil
 	}
 	if err := r.s.dropDrift(t, r.host); err != nil {
 		return doneRow{}, err
 	}
-	t.put(key, encode(store.Host{Epoch: row.Epoch, Removed: true}))
+	t.put(key, r.removed(row.Epoch))
 	t.write(takenKey(r.host), nil)
 	t.emit(eventRow{At: nanos(r.at), Type: harp.EventHostRemoved, Host: r.host, By: &r.by})
 	return doneRow{}, nil
+}
+
+// removed is the row of the host when it is gone.
+func (r *removal) removed(epoch uint64) []byte {
+	return encode(store.Host{Epoch: epoch, Removed: true, RemovedNo: r.s.sched.Number})
 }
 
 // endSome ends jobs. One that cannot be read is left as it is.
