@@ -65,7 +65,7 @@ type Event struct {
 	Window       string            `json:"window,omitempty" msgpack:"window,omitempty"`      // that it is about
 	Notification string            `json:"notification,omitempty" msgpack:"notif,omitempty"` // that it is about
 	Until        time.Time         `json:"until,omitzero" msgpack:"until,omitempty"`         // of a pause: when it ends by itself
-	Counts       map[State]int     `json:"counts,omitempty" msgpack:"counts,omitempty"`      // of a batch that has ended: how many members did in each state
+	Counts       map[State]int     `json:"counts,omitempty" msgpack:"counts,omitempty"`      // of a batch that has ended: how many members did in each state, those of hosts that were not reached too
 }
 
 // EventType names what happened. More may be added.

@@ -366,19 +366,9 @@ func batchStatus(b *store.Batch) harp.BatchStatus {
 		ID: b.ID, Target: b.Target, Procedure: b.Member.Procedure, Steps: steps, RetryOf: b.Member.RetryOf, Schedule: b.Member.Schedule,
 		DryRun: b.Member.DryRun, Labels: b.Member.Labels, Caller: b.Member.Principal,
 		State: b.State, Reason: b.Reason, Since: b.Since, Hosts: b.Hosts, Reached: b.Reached, Wave: b.Wave, Waves: len(b.Plan.Waves),
-		Parallel: b.Plan.Parallel, StopAfter: b.Plan.StopAfter, Failures: b.Failures, Counts: memberCounts(b), Early: early, Skipped: b.Skipped,
+		Parallel: b.Plan.Parallel, StopAfter: b.Plan.StopAfter, Failures: b.Failures, Counts: b.ByState(), Early: early, Skipped: b.Skipped,
 		Pause: b.Pause, Cancel: b.Cancel, SubmitTime: b.Member.SubmitTime, EndTime: b.EndTime,
 	}
-}
-
-// memberCounts is how many members of a batch are in each state, those of hosts that are not reached
-// included.
-func memberCounts(b *store.Batch) map[harp.State]int {
-	counts := b.Counts.ByState()
-	if left := b.Unreached(); left > 0 {
-		counts[b.UnreachedLife().State] += left
-	}
-	return counts
 }
 
 // BatchStatus implements harp.BatchService.

@@ -85,6 +85,15 @@ func (b *Batch) Unended() int {
 // themselves. All are as UnreachedLife says.
 func (b *Batch) Unreached() int { return b.Hosts - b.Reached - b.Early }
 
+// ByState is how many members are in each state in which there are some, those of hosts that are not reached included.
+func (b *Batch) ByState() map[harp.State]int {
+	counts := b.Counts.ByState()
+	if left := b.Unreached(); left > 0 {
+		counts[b.UnreachedLife().State] += left
+	}
+	return counts
+}
+
 // UnreachedLife is the life of a member whose host was not reached.
 func (b *Batch) UnreachedLife() Life {
 	begin := Begin(b.Member.SubmitTime, harp.ReasonBatch)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -66,6 +67,23 @@ var batchReads = []rule{
 		w.types(w.events(f), "batch.submitted", "batch.wave", "batch.paused", "batch.resumed", "batch.cancel_requested", "batch.cancelled")
 		f.Batch = harp.NewID()
 		w.types(w.events(f))
+	}},
+	{"batch/events/counts", "the event of a batch's end counts all its members, also those of hosts that were not reached", func(w *world) {
+		counts := func(b *store.Batch, want map[harp.State]int) {
+			w.Helper()
+			w.advanceAll()
+			got := w.events(harp.EventFilter{After: harp.EventsFromStart, Batch: b.ID, Types: []string{"batch.*"}})
+			if last := got[len(got)-1]; !maps.Equal(last.Counts, want) {
+				w.Fatalf("%s counts %v, want %v", last.Type, last.Counts, want)
+			}
+		}
+		b := w.batch(hostsOf(5), plan(func(p *store.BatchPlan) { p.ApproveFirst = true }))
+		w.change(b, store.BatchCancel)
+		counts(b, map[harp.State]int{harp.StateCancelled: 5})
+		b, first := w.begun(hostsOf(5), parallel(1), stopAfter(1), plan(func(p *store.BatchPlan) { p.StopCancel = true }))
+		w.apply(w.members(b)[4], store.CancelReq)
+		w.failure(first[0])
+		counts(b, map[harp.State]int{harp.StateFailed: 1, harp.StateCancelled: 4})
 	}},
 	{"batch/list", "batches are listed newest first, in pages", func(w *world) {
 		var want []string

@@ -426,7 +426,7 @@ func (t *tx) emitBatch(b *batch, what harp.EventType, at int64, by *harp.Princip
 		row.Reason = fmt.Sprintf("%d of %d", b.life.Wave, len(b.row.Plan.Waves))
 	}
 	if b.life.State.Ended() {
-		row.Counts = b.life.Counts.ByState()
+		row.Counts = b.shown().ByState()
 	}
 	t.emit(row)
 }
