@@ -121,8 +121,8 @@ func (s *Schedules) Trigger(ctx context.Context, name string, opts ...TriggerOpt
 	return &Batch{service: s.service, id: done.ID, existed: done.Existed}, nil
 }
 
-// Next returns the times to come of a schedule, n at most: none of one that comes after others. Errors: ErrInvalid (no name; n, which is
-// less than 1 or more than MaxNextTimes), ErrNotFound, ErrUnavailable, ErrClosed.
+// Next returns the times to come of a schedule, n at most, from the one on that waits for its jitter, if one does: none of one that comes
+// after others. Errors: ErrInvalid (no name; n, which is less than 1 or more than MaxNextTimes), ErrNotFound, ErrUnavailable, ErrClosed.
 func (s *Schedules) Next(ctx context.Context, name string, n int) ([]Upcoming, error) {
 	return s.NextFrom(ctx, name, time.Time{}, n)
 }

@@ -239,12 +239,16 @@ func (s *scheduled) status(now time.Time) harp.ScheduleStatus {
 func (s *scheduled) upcoming(m schedule.Moment) harp.Upcoming {
 	up := harp.Upcoming{Time: m.Time, Nominal: m.Nominal, Wall: m.Wall, Note: m.Note}
 	if slices.ContainsFunc(s.state.Skips, m.Nominal.Equal) {
-		if up.Note != "" {
-			up.Note += "; "
-		}
-		up.Note += "skipped by hand"
+		addNote(&up, "skipped by hand")
 	}
 	return up
+}
+
+func addNote(up *harp.Upcoming, text string) {
+	if up.Note != "" {
+		up.Note += "; "
+	}
+	up.Note += text
 }
 
 // find returns a schedule. Errors: harp.ErrNotFound.

@@ -538,13 +538,14 @@ func (s *service) NextTimes(ctx context.Context, name string, from time.Time, n 
 			return nil, err
 		}
 		is, err := s.d.schedules.find(name)
+		now := s.d.now()
 		switch {
 		case err != nil:
 			return nil, err
 		case is.spec == nil:
 			return nil, is.err
 		case from.IsZero():
-			from = s.d.now()
+			from = is.toCome(now)
 		}
 		for len(times) < n {
 			m, found := is.spec.Next(from)
@@ -554,7 +555,11 @@ func (s *service) NextTimes(ctx context.Context, name string, from time.Time, n 
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
-			times, from = append(times, is.upcoming(m)), m.Nominal
+			up := is.upcoming(m)
+			if p, paused := is.state.Paused(now); paused && m.Time.After(now) && (p.Until.IsZero() || m.Time.Before(p.Until)) {
+				addNote(&up, "skipped: paused")
+			}
+			times, from = append(times, up), m.Nominal
 		}
 		weight := weightOfBytes(len(is.Schedule.Request.Target))
 		if err := s.d.turns.awaitTurn(ctx, s.who, weight); err != nil {
@@ -563,6 +568,22 @@ func (s *service) NextTimes(ctx context.Context, name string, from time.Time, n 
 		defer s.d.turns.leaveTurn(s.who, weight)
 		return times, s.d.foretellHolds(ctx, is, times)
 	})
+}
+
+// toCome is the moment behind which the nominal times to come are: now, but that of a time that waits for its jitter is before, and nothing
+// fires that is settled, as by a clock that was ahead.
+func (s *scheduled) toCome(now time.Time) time.Time {
+	from := now
+	if s.state.Restored.After(from) {
+		from = s.state.Restored
+	}
+	if s.state.Through.After(from) {
+		return s.state.Through
+	}
+	if t, found := s.Prev(from.Add(1)); found && t.Nominal.After(s.state.Through) && t.Time.After(from) {
+		return t.Nominal.Add(-1)
+	}
+	return from
 }
 
 // ScheduleLedger implements harp.ScheduleService.
