@@ -308,6 +308,8 @@ func (b *eventBuilder) readLength(values map[string]value, first eventTime) (tim
 	switch {
 	case wall.Before(first.wall):
 		return 0, end.errorf("is before DTSTART")
+	case first.isDate && wall.Equal(first.wall): // as programs write it that take DTEND for the last day
+		return 24 * time.Hour, nil
 	case wall.After(first.wall.AddDate(searchedYears, 0, 0)):
 		return 0, end.errorf("is more than %d years after DTSTART", searchedYears)
 	}
@@ -334,9 +336,11 @@ func (b *eventBuilder) readRule(e *event, v value, isReplacement bool) error {
 		if err != nil {
 			return err
 		}
-		full.until = last.wallIn(e.zone)
-		if last.isDate {
+		switch full.until = last.wallIn(e.zone); {
+		case last.isDate:
 			full.until = last.wall.AddDate(0, 0, 1).Add(-1)
+		case !strings.HasSuffix(read.until, "Z"): // it can name no zone, and is on the clock of DTSTART
+			full.until = last.wall
 		}
 	}
 	if err := full.bound(e.first); err != nil {
