@@ -144,6 +144,18 @@ var batchCorners = []rule{
 		w.wants(err, harp.ErrPruned)
 		w.onHosts(w.advance().Claimed)
 	}},
+	{"batch/turn/clock", "a member waits for its absent host from the turn of that on, also where the clock was set back since its batch was submitted", func(w *world) {
+		w.gate("h000")
+		w.leaves("h001")
+		b := w.batch(hostsOf(2), parallel(1), member(func(j *store.Job) { j.OfflineWait = time.Minute }))
+		first := w.advance().Claimed
+		w.setClock(-24 * time.Hour)
+		w.apply(first[0], store.End)
+		w.due(w.now.Add(time.Minute))
+		w.pass(time.Minute)
+		w.onHosts(w.advance().Ended, "h001")
+		w.checkBatch(b)
+	}},
 	{"batch/later/passed", "a batch begins at once when the clock is set behind its StartAfter", func(w *world) {
 		w.gate("h000")
 		w.batch(hostsOf(1), plan(func(p *store.BatchPlan) { p.StartAfter = w.now.Add(24 * time.Hour) }))

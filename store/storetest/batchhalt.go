@@ -237,6 +237,44 @@ var reopeningHalts = []rule{
 		w.onHosts(w.advance().Ended)
 		w.checkBatch(b)
 	}},
+	{"batch/reopen/turn", "a member waits for its absent host from the turn of that on, also where the store was opened again meanwhile", func(w *world) {
+		hosts, left := hostsOf(2), w.now
+		w.leaves(hosts[1])
+		w.gate(hosts[0])
+		b := w.batch(hosts, parallel(1), member(func(j *store.Job) { j.OfflineWait = time.Hour }))
+		first := w.advance().Claimed
+		w.onHosts(first, hosts[0])
+		w.pass(2 * time.Hour)
+		w.apply(first[0], store.End)
+		turn := w.now
+		w.pass(time.Minute)
+		w.reopen()
+		w.st.SetGate(hosts[1], store.Gate{Reason: harp.ReasonOffline, LastHeard: left})
+		w.onHosts(w.advance().Ended)
+		w.due(turn.Add(time.Hour))
+		w.now = turn.Add(time.Hour)
+		w.onHosts(w.advance().Ended, hosts[1])
+		w.checkBatch(b)
+	}},
+	{"batch/reopen/resumed", "members wait for their absent hosts from when their batch went on, also where the store was opened again meanwhile", func(w *world) {
+		hosts, left := hostsOf(1), w.now
+		w.leaves(hosts[0])
+		b := w.batch(hosts, member(func(j *store.Job) { j.OfflineWait = time.Hour }))
+		w.advance()
+		w.change(b, store.BatchPaused)
+		w.pass(2 * time.Hour)
+		w.change(b, store.BatchResumed)
+		w.advance()
+		resumed := w.now
+		w.pass(time.Minute)
+		w.reopen()
+		w.st.SetGate(hosts[0], store.Gate{Reason: harp.ReasonOffline, LastHeard: left})
+		w.onHosts(w.advance().Ended)
+		w.due(resumed.Add(time.Hour))
+		w.now = resumed.Add(time.Hour)
+		w.onHosts(w.advance().Ended, hosts[0])
+		w.checkBatch(b)
+	}},
 	{"batch/reopen/slots", "members that wait in their queue hold their slots when their hosts are back", func(w *world) {
 		hosts, q := hostsOf(6), queue("q")
 		b, _ := w.begun(hosts, parallel(3), member(func(j *store.Job) { j.Queue, j.Concurrency = q, 1 }))

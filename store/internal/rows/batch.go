@@ -275,7 +275,7 @@ func (s *Store) insertBatch(t *tx, i id, in *store.BatchSubmission, names [][]by
 		*at = fromNanos(nanos(*at)) // as it will be read
 	}
 	b := &batch{id: i, row: row, life: store.BeginBatch(&row.Plan, fromNanos(now)), piece: -1, fresh: true}
-	b.slots = s.sched.OpenBatch(row.ID, row.Plan.Parallel, row.Hosts, row.Member.Principal)
+	b.slots = s.sched.OpenBatch(row.ID, row.Plan.Parallel, row.Hosts, 0, row.Member.Principal)
 	s.batches[i] = b
 	t.put(i.key(prefixBatch), encode(&batchRow{Batch: *row, Digest: in.Digest[:]}))
 	for n, some := range names {

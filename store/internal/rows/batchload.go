@@ -22,7 +22,7 @@ func (s *Store) loadBatches(snap Snapshot) error {
 		if b == nil {
 			return nil
 		}
-		b.slots = s.sched.OpenBatch(b.row.ID, b.row.Plan.Parallel, b.row.Hosts-b.life.Reached, b.row.Member.Principal)
+		b.slots = s.sched.OpenBatch(b.row.ID, b.row.Plan.Parallel, b.row.Hosts-b.life.Reached, nanos(b.life.Since), b.row.Member.Principal)
 		s.batches[i] = b
 		s.jobCache.noteBatch(i, b.life.State)
 		if b.life.State != harp.BatchRunning {

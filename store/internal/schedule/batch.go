@@ -22,6 +22,7 @@ type Batch struct {
 	taken    int
 	holder   *holder           // whose it is
 	ahead    int               // hosts that are not reached: each counts as a job that waits
+	since    int64             // since when it goes on, of one that was there as the store was opened
 	halted   bool              // none of its members may start
 	members  map[*Job]struct{} // that have not ended
 	parked   *btree.BTreeG[*Job]
@@ -30,9 +31,9 @@ type Batch struct {
 }
 
 // OpenBatch takes a batch into the schedule that has not ended, and has so many hosts ahead that are not
-// reached.
-func (s *Schedule) OpenBatch(id string, parallel, ahead int, who harp.Principal) *Batch {
-	b := &Batch{id: id, parallel: parallel, members: map[*Job]struct{}{}, parked: entryTree(), keeping: entryTree()}
+// reached. Those of its members that are added have not waited for their hosts alone before since.
+func (s *Schedule) OpenBatch(id string, parallel, ahead int, since int64, who harp.Principal) *Batch {
+	b := &Batch{id: id, parallel: parallel, since: since, members: map[*Job]struct{}{}, parked: entryTree(), keeping: entryTree()}
 	b.again = Alarm{Kind: AlarmBatch, Batch: b}
 	s.batches[id] = b
 	if ahead > 0 {

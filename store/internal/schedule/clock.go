@@ -33,6 +33,9 @@ func (s *Schedule) ClockSet(by int64) {
 	for _, q := range s.queues {
 		q.clockSet(by)
 	}
+	for _, b := range s.batches {
+		b.since = moved(b.since, by)
+	}
 	for _, h := range s.hosts {
 		h.clockSet(by)
 	}

@@ -19,7 +19,7 @@ func TestRandom(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := &driver{T: rt, s: New(), rows: map[ID]*store.Job{}, now: now, resized: map[*Queue]bool{}, holds: map[string]heldHost{}}
 		for name, parallel := range batchSizes {
-			d.s.OpenBatch(name, parallel, 3, harp.Principal{Name: name})
+			d.s.OpenBatch(name, parallel, 3, 0, harp.Principal{Name: name})
 		}
 		for range 10 { // times the usual steps
 			rt.Repeat(map[string]func(*rapid.T){

@@ -89,7 +89,7 @@ type Job struct {
 	parked    bool       // waits for a slot of it instead
 	isKept    bool       // waits for the end of a window or a pause instead
 
-	submitted int64
+	submitted int64 // of a member of a batch: when the turn of its host came, or its step, or the batch went on
 	notBefore int64
 	pause     int64 // the end of its pause, as its row has it; 0: none
 	pauseSet  int64 // by how much the clock was set since that was written
@@ -186,6 +186,7 @@ func (s *Schedule) insertJob(i ID, j *store.Job) *Job {
 	e.Queue.expects(e.wait)
 	if e.batch = s.batches[j.Batch]; e.batch != nil {
 		e.batch.members[e] = struct{}{}
+		e.submitted = max(msgpack.Nanos(j.Since), e.batch.since) // long after its batch was, maybe by another clock
 		s.unended++
 	}
 	s.jobs[i] = e
