@@ -252,22 +252,41 @@ func (g Gate) Judge(s Start, at time.Time) Verdict {
 		}
 		return v
 	}
-	v.Obstacles = g.obstacles(s, at)
-	until := g.nextHold
+	of := g.of(s)
+	v.Obstacles = of.obstacles(at)
+	until := of.nextHold
 	if len(v.Obstacles) > 0 {
-		until = g.release
+		until = of.release
 	}
-	if end, ok := until(s, at); ok && end.Before(g.until) {
+	if end, ok := until(at); ok && end.Before(g.until) {
 		v.Until = end
 	}
 	return v
 }
 
-// concerned returns the windows that have a say in a start, of one kind.
-func (g Gate) concerned(s Start, only bool) iter.Seq[*Expanded] {
+// startGate is a gate with those windows alone that have a say in a start.
+type startGate Gate
+
+func (g Gate) of(s Start) startGate {
+	of := startGate{g.from, g.until, make([]*Expanded, 0, len(g.windows)), g.pauses}
+	for _, w := range g.windows {
+		if w.Concerns(s) {
+			of.windows = append(of.windows, w)
+		}
+	}
+	return of
+}
+
+// maxLooked is at how many windows is looked for the end of what is kept back, or let through, each as often as a span of another one ends. There may be
+// hundreds, with thousands of spans each, and the store does nothing else meanwhile: where that is not enough the end so far is told, and it is asked again
+// then.
+const maxLooked = 100_000
+
+// kind returns the windows with Only, or those without.
+func (g startGate) kind(only bool) iter.Seq[*Expanded] {
 	return func(yield func(*Expanded) bool) {
 		for _, w := range g.windows {
-			if w.Only == only && w.Concerns(s) && !yield(w) {
+			if w.Only == only && !yield(w) {
 				return
 			}
 		}
@@ -275,9 +294,9 @@ func (g Gate) concerned(s Start, only bool) iter.Seq[*Expanded] {
 }
 
 // isAllowed reports whether a window with Only covers a moment, or none has a say.
-func (g Gate) isAllowed(s Start, at time.Time) bool {
+func (g startGate) isAllowed(at time.Time) bool {
 	allowed := true
-	for w := range g.concerned(s, true) {
+	for w := range g.kind(true) {
 		if _, covers, _ := w.At(at); covers {
 			return true
 		}
@@ -286,11 +305,11 @@ func (g Gate) isAllowed(s Start, at time.Time) bool {
 	return allowed
 }
 
-func (g Gate) obstacles(s Start, at time.Time) (all []Obstacle) {
-	allowed := g.isAllowed(s, at)
+func (g startGate) obstacles(at time.Time) (all []Obstacle) {
+	allowed := g.isAllowed(at)
 	for _, w := range g.windows {
 		run, covers, ok := w.At(at)
-		if w.Only == covers || w.Only && allowed || !w.Concerns(s) {
+		if w.Only == covers || w.Only && allowed {
 			continue
 		}
 		o := Obstacle{Window: w.Name, Mode: cmp.Or(w.Mode, Hold), Only: w.Only}
@@ -311,10 +330,10 @@ func (g Gate) obstacles(s Start, at time.Time) (all []Obstacle) {
 }
 
 // release returns the first moment from one on at which nothing keeps a start back, and false if there is none.
-func (g Gate) release(s Start, at time.Time) (time.Time, bool) {
-	for {
+func (g startGate) release(at time.Time) (time.Time, bool) {
+	for left := maxLooked; left > 0; left -= len(g.windows) {
 		moved := at
-		for w := range g.concerned(s, false) {
+		for w := range g.kind(false) {
 			if run, covers, _ := w.At(moved); covers {
 				moved = run.To
 			}
@@ -330,8 +349,8 @@ func (g Gate) release(s Start, at time.Time) (time.Time, bool) {
 				return moved, false
 			}
 		}
-		if !g.isAllowed(s, moved) {
-			moved = g.nextAllowed(s, moved)
+		if !g.isAllowed(moved) {
+			moved = g.nextAllowed(moved)
 		}
 		switch {
 		case moved.IsZero():
@@ -341,11 +360,12 @@ func (g Gate) release(s Start, at time.Time) (time.Time, bool) {
 		}
 		at = moved
 	}
+	return at, true
 }
 
 // nextAllowed returns when a window with Only covers the next moment; zero: it is not known.
-func (g Gate) nextAllowed(s Start, at time.Time) (next time.Time) {
-	for w := range g.concerned(s, true) {
+func (g startGate) nextAllowed(at time.Time) (next time.Time) {
+	for w := range g.kind(true) {
 		if run, _, ok := w.At(at); ok && (next.IsZero() || run.From.Before(next)) {
 			next = run.From
 		}
@@ -355,18 +375,18 @@ func (g Gate) nextAllowed(s Start, at time.Time) (next time.Time) {
 
 // nextHold returns the first moment after one that is free at which something keeps a start back, and false if there
 // is none.
-func (g Gate) nextHold(s Start, at time.Time) (next time.Time, ok bool) {
+func (g startGate) nextHold(at time.Time) (next time.Time, ok bool) {
 	consider := func(t time.Time) {
 		if !ok || t.Before(next) {
 			next, ok = t, true
 		}
 	}
-	for w := range g.concerned(s, false) {
+	for w := range g.kind(false) {
 		if run, _, found := w.At(at); found {
 			consider(run.From)
 		}
 	}
-	if end, ends := g.endOfAllowed(s, at); ends {
+	if end, ends := g.endOfAllowed(at); ends {
 		consider(end)
 	}
 	return next, ok
@@ -379,7 +399,8 @@ func (g Gate) FreeSince(s Start, at time.Time) (since time.Time) {
 			since = t
 		}
 	}
-	for w := range g.concerned(s, false) {
+	of := g.of(s)
+	for w := range of.kind(false) {
 		if i := w.index(at); i > 0 {
 			consider(w.runs[i-1].To)
 		}
@@ -387,16 +408,16 @@ func (g Gate) FreeSince(s Start, at time.Time) (since time.Time) {
 	for _, p := range g.pauses {
 		consider(p.Until)
 	}
-	consider(g.beginOfAllowed(s, at))
+	consider(of.beginOfAllowed(at))
 	return since
 }
 
 // beginOfAllowed returns the first moment from which on to another one windows with Only cover all; zero: none has a say.
-func (g Gate) beginOfAllowed(s Start, at time.Time) (begin time.Time) {
+func (g startGate) beginOfAllowed(at time.Time) (begin time.Time) {
 	begin = at
-	for {
+	for left := maxLooked; left > 0; left -= len(g.windows) {
 		moved, concerned := begin, false
-		for w := range g.concerned(s, true) {
+		for w := range g.kind(true) {
 			concerned = true
 			i := w.index(moved)
 			if i == len(w.runs) || !w.runs[i].Covers(moved) {
@@ -414,6 +435,7 @@ func (g Gate) beginOfAllowed(s Start, at time.Time) (begin time.Time) {
 		}
 		begin = moved
 	}
+	return begin
 }
 
 func earliest(a, b time.Time) time.Time {
@@ -425,11 +447,11 @@ func earliest(a, b time.Time) time.Time {
 
 // endOfAllowed returns the first moment from one on that no window with Only covers, and false if there is none or none
 // has a say.
-func (g Gate) endOfAllowed(s Start, at time.Time) (time.Time, bool) {
-	for {
+func (g startGate) endOfAllowed(at time.Time) (time.Time, bool) {
+	for left := maxLooked; left > 0; left -= len(g.windows) {
 		moved := at
 		concerned := false
-		for w := range g.concerned(s, true) {
+		for w := range g.kind(true) {
 			concerned = true
 			run, covers, _ := w.At(moved)
 			switch {
@@ -444,4 +466,5 @@ func (g Gate) endOfAllowed(s Start, at time.Time) (time.Time, bool) {
 		}
 		at = moved
 	}
+	return at, true
 }

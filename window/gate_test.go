@@ -294,6 +294,34 @@ func TestGateOfManySpans(t *testing.T) {
 	}
 }
 
+// The end of what is held, or let through, is looked for through so many spans of many windows that follow one another, and again from there: nothing is told
+// as over before it is.
+func TestGateOfSpansThatFollowOneAnother(t *testing.T) {
+	const end = 2000
+	var even, odd spans
+	for n := 0; n < end; n += 2 {
+		even, odd = append(even, [2]int{n, n + 1}), append(odd, [2]int{n + 1, n + 2})
+	}
+	for _, only := range []bool{false, true} {
+		var windows []*window.Expanded
+		for _, source := range []spans{even, odd} {
+			one := window.Window{Only: only, Source: source}.Expand(second(0), second(end+10))
+			windows = append(windows, slices.Repeat([]*window.Expanded{one}, 100)...)
+		}
+		gate, at, looks := window.NewGate(second(0), second(end+10), windows, nil), second(0), 0
+		for ; at.Before(second(end)); looks++ {
+			v := gate.Judge(window.Start{}, at)
+			if v.May() != only || !v.Until.After(at) || v.Until.After(second(end)) {
+				t.Fatalf("only %t: at %v it is %+v", only, at, v)
+			}
+			at = v.Until
+		}
+		if v := gate.Judge(window.Start{}, at); v.May() == only || looks < 2 {
+			t.Errorf("only %t: after %d looks it is %+v", only, looks, v)
+		}
+	}
+}
+
 // Outside keeps back what a window with Only does by itself, and lets nothing start beside others.
 func TestOutside(t *testing.T) {
 	only := func(s spans) *window.Expanded {
