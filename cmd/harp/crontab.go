@@ -70,7 +70,8 @@ func (c *cli) importCrontab(f *crontabFlags, path string) error {
 	if err != nil {
 		return err
 	}
-	name := fileName(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), map[string]bool{})
+	base := strings.TrimLeft(filepath.Base(path), ".") // hidden files are not read
+	name := fileName(cmp.Or(strings.TrimSuffix(base, filepath.Ext(base)), "crontab"), map[string]bool{})
 	documents, procedures, err := crontabFiles(f, name, path, table)
 	if err != nil {
 		return err

@@ -38,3 +38,24 @@ func TestCrontabFilesAreRead(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestCrontabOfAHiddenFile: the documents of a table that is a hidden file are none, and so they are read.
+func TestCrontabOfAHiddenFile(t *testing.T) {
+	for _, name := range []string{".crontab", ".ada.crontab", "..."} {
+		from, dir := t.TempDir(), t.TempDir()
+		table := filepath.Join(from, name)
+		if err := os.WriteFile(table, []byte("@daily :\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := newCLI(strings.NewReader(""), io.Discard, io.Discard, func(string) string { return "" })
+		if err := c.importCrontab(&crontabFlags{target: "role=db", ofUser: true, dir: dir}, table); err != nil {
+			t.Fatal(err)
+		}
+		if set, err := manifest.Read(dir); err != nil || len(set.Documents) != 1 {
+			t.Errorf("%s: read %+v, %v", name, set, err)
+		}
+		if found, err := filepath.Glob(filepath.Join(dir, "procedures", "[^.]*.yaml")); err != nil || len(found) != 1 {
+			t.Errorf("%s: procedures are in %q, %v", name, found, err)
+		}
+	}
+}

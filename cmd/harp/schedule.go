@@ -191,28 +191,86 @@ func (c *cli) timePairs(s harp.ScheduleStatus) [][2]string {
 // runPairs are what is to be said of a schedule's runs.
 func (c *cli) runPairs(s harp.ScheduleStatus) [][2]string {
 	r, b := &s.Request, &s.Request.Batch
-	return [][2]string{
+	pairs := [][2]string{
 		{"target", r.Target},
 		{"procedure", r.Procedure},
 		{"args", valueText(r.Args)},
+	}
+	for _, step := range b.Then {
+		pairs = append(pairs, [2]string{"then", stepWords(step)})
+	}
+	return append(pairs, [][2]string{
+		{"dry run", yes(r.DryRun)},
+		{"drift", b.Drift},
 		{"queue", valueText(r.Queue)},
+		{"queue per host", yes(b.QueuePerHost)},
+		{"concurrency", numberText(r.Concurrency)},
+		{"priority", numberText(r.Priority)},
 		{"silence timeout", limitWords(r.SilenceTimeout)},
 		{"max exec time", limitWords(r.MaxExecTime)},
+		{"retry", retryWords(r.Retry)},
 		{"offline wait", limitWords(r.OfflineWait)},
 		{"when offline", string(r.WhenOffline)},
+		{"reboot wait", limitWords(b.RebootWait)},
+		{"each step", yes(b.EachStep)},
 		{"parallel", numberText(b.Parallel)},
 		{"rolling", strings.Join(b.Rolling, ",")},
 		{"wave pause", limitWords(b.WavePause)},
 		{"approve", yes(b.Approve)},
 		{"approve first", yes(b.ApproveFirst)},
 		{"subset", b.Subset},
+		{"shuffle", yes(b.Shuffle)},
+		{"rate", rateWords(b)},
 		{"stop after", b.StopAfter},
 		{"on stop", string(b.OnStop)},
 		{"max hosts", numberText(b.MaxHosts)},
 		{"when unfit", string(b.WhenUnfit)},
 		{"when held", string(b.WhenHeld)},
+		{"info", valueText(r.Info)},
 		{"job labels", labelText(r.Labels)},
+	}...)
+}
+
+// stepWords are what is to be said of a step of a chain behind the first.
+func stepWords(s harp.ChainStep) string {
+	text := s.Procedure + " if " + string(cmp.Or(s.On, harp.OnSucceeded))
+	for _, more := range [][2]string{
+		{"args", valueText(s.Args)}, {"silence timeout", limitWords(s.SilenceTimeout)}, {"max exec time", limitWords(s.MaxExecTime)}, {"retry", retryWords(s.Retry)},
+	} {
+		if more[1] != "" {
+			text += ", " + more[0] + " " + more[1]
+		}
 	}
+	return text
+}
+
+// retryWords are when there is another attempt; "" if it is the default.
+func retryWords(p harp.RetryPolicy) string {
+	var words []string
+	if len(p.On) > 0 {
+		words = append(words, "if "+statesText(p.On))
+	}
+	switch {
+	case p.Attempts == 1:
+		words = append(words, "never")
+	case p.Attempts > 0:
+		words = append(words, fmt.Sprint(p.Attempts, " attempts"))
+	}
+	if p.Backoff > 0 {
+		words = append(words, "backoff "+limitWords(p.Backoff))
+	}
+	if p.MaxBackoff > 0 {
+		words = append(words, "at most "+limitWords(p.MaxBackoff))
+	}
+	return strings.Join(words, ", ")
+}
+
+// rateWords are how many hosts are reached at most, and within how long; "" if there is no bound.
+func rateWords(b *harp.BatchOptions) string {
+	if b.Rate == 0 {
+		return ""
+	}
+	return fmt.Sprint(b.Rate, " in ", limitWords(b.RatePer))
 }
 
 // limitWords is a limit; "" if it is the default.

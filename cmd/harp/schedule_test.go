@@ -340,6 +340,30 @@ func TestScheduleShow(t *testing.T) {
 	}
 }
 
+// TestScheduleShowsWhatARunDoes: a dry run, further steps and all else that decides what a run does are seen.
+func TestScheduleShowsWhatARunDoes(t *testing.T) {
+	f := scheduling(t)
+	addMadrid(
+		t, f, "30 2 * * *", "--shuffle", "--rate", "10/1m", "--queue", "db=1", "--queue-per-host", "--concurrency", "2", "--priority", "7",
+		"--retry", "lost,failed", "--attempts", "4", "--backoff", "2s", "--info", "812",
+	)
+	r := &f.schedules.all[0].Request
+	r.DryRun, r.Retry.MaxBackoff, r.Batch.Drift, r.Batch.RebootWait, r.Batch.EachStep = true, time.Minute, "config", 5*time.Minute, true
+	r.Batch.Then = []harp.ChainStep{
+		{Procedure: "restart"},
+		{Procedure: "tell", On: harp.OnFailed, Args: r.Args, MaxExecTime: time.Minute, Retry: harp.RetryPolicy{Attempts: 1}},
+	}
+	got := schedules(t, f, "show", "s")
+	for _, line := range []string{
+		"dry run yes", "drift config", "then restart if succeeded", `then tell if failed, args {"to":3}, max exec time 1m, retry never`, "reboot wait 5m", "each step yes",
+		"shuffle yes", "rate 10 in 1m", "queue per host yes", "concurrency 2", "priority 7", "retry if lost or failed, 4 attempts, backoff 2s, at most 1m", "info 812",
+	} {
+		if !slices.ContainsFunc(strings.Split(got.stdout, "\n"), func(l string) bool { return strings.Join(strings.Fields(l), " ") == line }) {
+			t.Errorf("%q is not in\n%s", line, got.stdout)
+		}
+	}
+}
+
 // TestCompleteSchedules: names of schedules, and behind a new name what harp run takes.
 func TestCompleteSchedules(t *testing.T) {
 	f := scheduling(t)
