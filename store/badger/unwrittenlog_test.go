@@ -1,3 +1,5 @@
+//go:build !race
+
 package badger_test
 
 import (
