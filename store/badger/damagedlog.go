@@ -35,7 +35,13 @@ func checkLogs(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := cutUnwritten(dir, numbers); err != nil {
+	values := logAhead{dir: dir, format: vlogFormat}
+	if err := values.findLogs(); err != nil {
+		return err
+	}
+	defer values.close()
+	reached, err := cutUnwritten(dir, numbers, values.number)
+	if err != nil {
 		return err
 	}
 	var last, committed uint64 // versions of the last transactions that are whole, before a log and in it; 0: not known
@@ -60,7 +66,7 @@ func checkLogs(dir string) error {
 			last, committed = before, before
 		}
 	}
-	return keepDamagedLog(dir, committed)
+	return keepDamagedLog(&values, committed, reached)
 }
 
 // memNumbers are the numbers of the logs of memory tables, in their order.
@@ -86,23 +92,23 @@ var syncLog = (*os.File).Sync
 
 // keepDamagedLog makes another file of the value log behind the newest where that has whole entries
 // behind one that cannot be read: badger cuts the newest off alone. Those of a version above the last that was
-// committed, if that is known, were on their way, and may be cut off.
-func keepDamagedLog(dir string, committed uint64) error {
-	newest := logAhead{dir: dir, format: vlogFormat}
-	if err := newest.findLogs(); err != nil || newest.file == nil {
-		return err
+// committed, if that is known, were on their way, and may be cut off. Up to where it is known to have values it
+// keeps them whole or not: of a damaged one that was cut off nobody could tell that it had been written.
+func keepDamagedLog(newest *logAhead, committed uint64, reached int64) error {
+	if newest.file == nil {
+		return nil
 	}
-	defer newest.close()
 	content, err := mapLog(newest.file.Name())
 	if err != nil || content == nil {
 		return err
 	}
-	end, damaged := lastEntry(content, committed)
+	last, damaged := lastEntry(content, committed)
 	z.Munmap(content) //nolint:errcheck // nothing was written
-	if !damaged {
+	end := max(int64(last), reached)
+	if !damaged && end == int64(last) {
 		return nil
 	}
-	if err := errors.Join(newest.file.Truncate(int64(end)), syncLog(newest.file)); err != nil {
+	if err := errors.Join(newest.file.Truncate(end), syncLog(newest.file)); err != nil {
 		return err
 	}
 	next := newest.name(newest.number + 1)
@@ -111,7 +117,7 @@ func keepDamagedLog(dir string, committed uint64) error {
 		return err
 	}
 	_, err = f.Write(make([]byte, vlogHeader)) // without a key
-	return errors.Join(err, f.Sync(), f.Close(), synced.Dir(dir))
+	return errors.Join(err, f.Sync(), f.Close(), synced.Dir(newest.dir))
 }
 
 // mapLog maps a log up to where there are only zeros; nil if nothing can be in it. What was never written is

@@ -14,7 +14,7 @@ func FuzzLog(f *testing.F) {
 			if end, _ := lastEntry(content, committed); end < 0 || end > len(content) {
 				t.Errorf("%d bytes end at %d", len(content), end)
 			}
-			if at, err := findUnwritten("none", content); err != nil || at != 0 && at < vlogHeader || at >= len(content) {
+			if at, _, err := findUnwritten("none", content, 0); err != nil || at != 0 && at < vlogHeader || at >= len(content) {
 				t.Errorf("what was never written begins at %d of %d bytes, %v", at, len(content), err)
 			}
 		}

@@ -26,60 +26,68 @@ const flagPointer = 1 << 1
 type valuePointer struct{ File, Size, Offset uint32 }
 
 // cutUnwritten cuts off the newest of the logs of memory tables where the first value begins that was never written, if that is behind the last
-// transaction but one: what came before a later commit was confirmed with it. Errors: the system's.
-func cutUnwritten(dir string, numbers []int) error {
+// transaction but one: what came before a later commit was confirmed with it. It returns up to where the newest file of the value log has values
+// that what is left there points to. Errors: the system's.
+func cutUnwritten(dir string, numbers []int, newest int) (reached int64, err error) {
 	for _, number := range slices.Backward(numbers) {
 		name := filepath.Join(dir, fmt.Sprintf(memFormat, number))
 		content, err := mapLog(name)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if content == nil {
 			continue
 		}
-		at, err := findUnwritten(dir, content)
+		at, reached, err := findUnwritten(dir, content, newest)
 		end := len(content)
 		z.Munmap(content) //nolint:errcheck // nothing was written
 		if err != nil || at == 0 {
-			return err
+			return reached, err
 		}
 		f, err := os.OpenFile(name, os.O_WRONLY, 0)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		_, err = f.WriteAt(make([]byte, end-at), int64(at))
-		return errors.Join(err, syncLog(f), f.Close())
+		return reached, errors.Join(err, syncLog(f), f.Close())
 	}
-	return nil
+	return 0, nil
 }
 
 // findUnwritten is where the first transaction begins, or the first value that was moved as the value log was collected, of which something was
-// never written to the value log; 0 if there is none behind the last transaction but one.
-func findUnwritten(dir string, content []byte) (at int, err error) {
+// never written to the value log; 0 if there is none behind the last transaction but one. It also returns up to where the newest file of the value
+// log has values of those before.
+func findUnwritten(dir string, content []byte, newest int) (at int, reached int64, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if recover() != nil { // the disk cannot read it: badger will say so
-			at, err = 0, nil
+			at, reached, err = 0, 0, nil
 		}
 	}()
 	units := lastUnits(content)
-	newest := map[string]int{} // where the unit begins that has a key last: a value may have been moved twice
+	last := map[string]int{} // where the unit begins that has a key last: a value may have been moved twice
 	for _, u := range units {
 		for _, e := range u.entries {
-			newest[string(e.key)] = u.begin
+			last[string(e.key)] = u.begin
 		}
 	}
 	for _, u := range units {
+		end := reached
 		for _, e := range u.entries {
-			if newest[string(e.key)] != u.begin {
+			p, ok := e.pointer()
+			if !ok || last[string(e.key)] != u.begin {
 				continue
 			}
-			if isUnwritten, err := isUnwritten(dir, e); err != nil || isUnwritten {
-				return u.begin, err
+			if isUnwritten, err := isUnwritten(dir, e.key, p, newest); err != nil || isUnwritten {
+				return u.begin, reached, err
+			}
+			if p.File == uint32(newest) {
+				end = max(end, int64(p.Offset)+int64(p.Size))
 			}
 		}
+		reached = end
 	}
-	return 0, nil
+	return 0, reached, nil
 }
 
 // unit is what a log has whole or not at all: a transaction, or a value that was moved.
@@ -113,16 +121,18 @@ func lastUnits(content []byte) []unit {
 	}
 }
 
-// isUnwritten reports whether the value that an entry points to was never written: its file is not there, or ends before it, or has only zeros
-// in a block of it. One that is damaged is not.
-func isUnwritten(dir string, e logEntry) (bool, error) {
-	var p valuePointer
-	if n, err := binary.Decode(e.value, binary.NativeEndian, &p); err != nil || n != len(e.value) || p.Size > longestSought {
-		return false, nil
-	}
+// pointer is where the value of an entry lies; false if that is nowhere.
+func (e logEntry) pointer() (p valuePointer, ok bool) {
+	n, err := binary.Decode(e.value, binary.NativeEndian, &p)
+	return p, err == nil && n == len(e.value) && p.Size <= longestSought
+}
+
+// isUnwritten reports whether the value of a key was never written: its file, which would be the newest, is not there, or ends before it, or has
+// only zeros in a block of it. One that is damaged is not; nor is one whose file was collected, as it was deleted while it was moved.
+func isUnwritten(dir string, key []byte, p valuePointer, newest int) (bool, error) {
 	f, err := os.Open(filepath.Join(dir, fmt.Sprintf(vlogFormat, p.File)))
 	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil
+		return int64(p.File) > int64(newest), nil
 	}
 	if err != nil {
 		return false, err
@@ -133,7 +143,7 @@ func isUnwritten(dir string, e logEntry) (bool, error) {
 	if errors.Is(err, io.EOF) {
 		return n < len(value), nil
 	}
-	if written, ok := parseEntry(value); err != nil || ok && bytes.Equal(written.key, e.key) {
+	if written, ok := parseEntry(value); err != nil || ok && bytes.Equal(written.key, key) {
 		return false, nil
 	}
 	return hasEmptyBlock(value, int(p.Offset)), nil

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/dgraph-io/badger/v4/y"
+
 	"github.com/harpcaller/harp/store/internal/rows"
 )
 
@@ -115,5 +117,112 @@ func TestUnwrittenValues(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCollectedValueIsNotUnwritten opens a store that was killed after a value was moved that was deleted just then, and the file that
+// it went to collected, too: what was moved behind it has left its file, and is there.
+func TestCollectedValueIsNotUnwritten(t *testing.T) {
+	gone, kept, value := []byte("gone"), []byte("kept"), bytes.Repeat([]byte{1, 7, 2}, 4<<10)
+	killed, made := t.TempDir(), t.TempDir()
+	e := openEngine(t, made)
+	commit(t, e, rows.Write{Key: gone, Value: value}, rows.Write{Key: kept, Value: value})
+	commit(t, e, rows.Write{Key: gone})
+	if err := os.CopyFS(killed, os.DirFS(made)); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mem, err := os.ReadFile(filepath.Join(killed, memLogs[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem = mem[:bytes.LastIndex(mem, []byte("!badger!txn"))+11+8+1+4]
+	const header = 20
+	moved := func(key []byte, file uint32) (entry, pointer []byte) {
+		versioned := y.KeyWithTs(key, 1)
+		entry = logEntry(0, versioned, value)
+		for _, n := range []uint32{file, uint32(len(entry)), header} {
+			pointer = binary.NativeEndian.AppendUint32(pointer, n)
+		}
+		return entry, logEntry(1<<1, versioned, pointer)
+	}
+	_, toCollected := moved(gone, 2)
+	entry, toThere := moved(kept, 3)
+	overwrite(t, filepath.Join(killed, memLogs[0]), slices.Concat(mem, toCollected, toThere, make([]byte, 1<<10)))
+	overwrite(t, filepath.Join(killed, "000003.vlog"), slices.Concat(make([]byte, header), entry))
+	if err := os.Remove(filepath.Join(killed, "000001.vlog")); err != nil {
+		t.Fatal(err)
+	}
+	e = openEngine(t, killed)
+	snap := view(t, e)
+	if got, err := snap.Get(kept); err != nil || !bytes.Equal(got, value) {
+		t.Errorf("what was moved behind it has %d bytes, %v", len(got), err)
+	}
+	if got, err := snap.Get(gone); err != nil || got != nil {
+		t.Errorf("what was deleted has %d bytes, %v", len(got), err)
+	}
+	snap.Close()
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDamagedLastValueAfterTwoKills flips a bit of the last value of all, and kills the store as it is opened, before a table is made of
+// its log: opened again, what was committed with the value is there.
+func TestDamagedLastValueAfterTwoKills(t *testing.T) {
+	const vlog = "000001.vlog"
+	value := bytes.Repeat([]byte{1, 7, 2}, 4<<10)
+	killed, opened, again, made := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	copyInto := func(to, from string) {
+		if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := openEngine(t, made)
+	commit(t, e, rows.Write{Key: []byte("before"), Value: value})
+	commit(t, e, rows.Write{Key: []byte("short"), Value: []byte("short")}, rows.Write{Key: []byte("long"), Value: value})
+	copyInto(killed, made)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(killed, vlog)
+	values, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values[bytes.Index(values, []byte("long"))+5000] ^= 1
+	overwrite(t, name, values)
+	copyInto(opened, killed)
+	if err := openEngine(t, opened).Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(opened, "*.vlog"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	copyInto(again, killed)
+	for _, file := range files { // of all files the opening has changed these so far
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		overwrite(t, filepath.Join(again, filepath.Base(file)), content)
+	}
+	e = openEngine(t, again)
+	snap := view(t, e)
+	if got, err := snap.Get([]byte("short")); err != nil || string(got) != "short" {
+		t.Errorf("what was committed with it is %q, %v", got, err)
+	}
+	if got, err := snap.Get([]byte("before")); err != nil || !bytes.Equal(got, value) {
+		t.Errorf("what was committed before has %d bytes, %v", len(got), err)
+	}
+	if got, err := snap.Get([]byte("long")); bytes.Equal(got, value) || err == nil && got == nil {
+		t.Errorf("what was damaged has %d bytes, %v", len(got), err)
+	}
+	snap.Close()
+	if err := e.Close(); err != nil {
+		t.Error(err)
 	}
 }
