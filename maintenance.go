@@ -175,7 +175,7 @@ type WindowStatus struct {
 	By        Principal `msgpack:"by"`                // who put it
 	Changed   time.Time `msgpack:"changed"`           // when
 	Open      bool      `msgpack:"open,omitempty"`    // Span covers this moment
-	Span      Span      `msgpack:"span,omitempty"`    // that of this moment, or else the next within a year; zero: there is none
+	Span      Span      `msgpack:"span,omitempty"`    // that of this moment, or else the next within a year, with those that follow it without time between them; zero: there is none
 	Err       error     `msgpack:"failure,omitempty"` // why it cannot be told when it is: until it is put anew it keeps back everything that it may concern
 
 	Fetch *CalendarFetch `msgpack:"fetch,omitempty"` // of a calendar that has a URL

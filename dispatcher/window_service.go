@@ -154,9 +154,8 @@ func (w *openWindow) status(now time.Time, whole bool, problem error) harp.Windo
 	if w.err != nil {
 		return out
 	}
-	for span := range w.window.Source.Between(now, now.AddDate(1, 0, 0)) {
+	if span, found := window.First(w.window.Source, now, now.AddDate(1, 0, 0)); found {
 		out.Span, out.Open = harp.Span(span), span.Covers(now)
-		break
 	}
 	return out
 }

@@ -68,6 +68,9 @@ func (w Window) Expand(from, until time.Time) *Expanded {
 		}
 		e.add(span)
 	}
+	if n := len(e.runs); n > 0 && !e.runs[n-1].To.IsZero() && !e.runs[n-1].To.Before(e.until) {
+		e.runs[n-1] = goOn(w.Source, e.runs[n-1])
+	}
 	return e
 }
 

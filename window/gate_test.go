@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/harpcaller/harp/schedule"
 	"github.com/harpcaller/harp/window"
 )
 
@@ -319,6 +320,47 @@ func TestGateOfSpansThatFollowOneAnother(t *testing.T) {
 		if v := gate.Judge(window.Start{}, at); v.May() == only || looks < 2 {
 			t.Errorf("only %t: after %d looks it is %+v", only, looks, v)
 		}
+	}
+}
+
+// Spans followed one another without time between them beyond what is known, and the end of the last one that is known was said to be that of all.
+func TestEndOfSpansThatGoOn(t *testing.T) {
+	day := func(n int) string { return epoch.AddDate(0, 0, n).Format("20060102") }
+	events := func(lines string) window.Source {
+		c, err := read(calendarOf("DTSTART;VALUE=DATE:"+day(0)+"\n"+lines), window.CalendarOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	spec, err := schedule.Parse("0 * * * *", "UTC", schedule.Rules{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const whole = 24 * 60 * 60
+	for name, c := range map[string]struct {
+		source window.Source
+		until  int
+	}{
+		"one after another":     {spans{{2, 6}, {6, 20}, {20, 30}, {31, 40}}, 30},
+		"over one another":      {spans{{2, 20}, {4, 25}, {25, -1}}, -1},
+		"with a time between":   {spans{{2, 20}, {21, 30}}, 20},
+		"one":                   {window.Once{From: second(0), To: epoch.AddDate(10, 0, 0)}, int(epoch.AddDate(10, 0, 0).Sub(epoch) / time.Second)},
+		"days of a freeze":      {events("RRULE:FREQ=DAILY;UNTIL=" + day(13)), 14 * whole},
+		"each day":              {events("RRULE:FREQ=DAILY"), -1},
+		"each hour":             {window.Recurring{Spec: spec, For: time.Hour}, -1},
+		"the most of each hour": {window.Recurring{Spec: spec, For: 59 * time.Minute}, 59 * 60},
+	} {
+		v := rules{windows: []window.Window{{Source: c.source}}}.gate().Judge(window.Start{}, second(3))
+		if len(v.Obstacles) != 1 || !v.Obstacles[0].Until.Equal(second(c.until)) {
+			t.Errorf("%s: kept back by %+v, want until %v", name, v.Obstacles, second(c.until))
+		}
+		if first, found := window.First(c.source, second(3), epoch.AddDate(1, 0, 0)); !found || !first.To.Equal(second(c.until)) {
+			t.Errorf("%s: the first is %+v, want until %v", name, first, second(c.until))
+		}
+	}
+	if first, found := window.First(spans{}, second(0), second(10)); found {
+		t.Errorf("of none the first is %+v", first)
 	}
 }
 

@@ -60,6 +60,41 @@ type Source interface {
 	Between(from, to time.Time) iter.Seq[Span]
 }
 
+// First returns the first span of a source that has a moment in [from, to), with those that follow it without time between them, and false if there
+// is none. It has no end where that is not found within two years or 1,000 spans.
+func First(source Source, from, to time.Time) (first Span, found bool) {
+	for span := range source.Between(from, to) {
+		return goOn(source, span), true
+	}
+	return Span{}, false
+}
+
+// maxJoined is how many spans that follow one another without time between them are looked at for their end.
+const maxJoined = 1_000
+
+// goOn returns a span with those of its source that follow it without time between them.
+func goOn(source Source, span Span) Span {
+	if span.To.IsZero() {
+		return span
+	}
+	n, end := 0, span.To.AddDate(maxYears, 0, 0)
+	for next := range source.Between(span.To, end) {
+		switch n++; {
+		case next.From.After(span.To):
+			return span
+		case next.To.IsZero() || n == maxJoined:
+			span.To = time.Time{}
+			return span
+		case next.To.After(span.To):
+			span.To = next.To
+		}
+	}
+	if n > 0 && !span.To.Before(end) {
+		span.To = time.Time{}
+	}
+	return span
+}
+
 // Once is a source of one span.
 type Once struct {
 	From time.Time
