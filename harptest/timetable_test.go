@@ -248,10 +248,14 @@ func TestSchedulePausesOnFailure(t *testing.T) {
 		}
 		w.fired(1, 2, 3)
 		w.wrote("skipped paused 4-5")
-		w.fails.Store(false)
 		w.must(w.schedules().Unpause(w.Context(), "s"))
 		w.pass(1)
-		w.fired(1, 2, 3, 6)
+		if s := w.status(); s.Failures != 1 || s.Pause != nil { // they are counted anew
+			w.Errorf("after one more it is %+v", s)
+		}
+		w.fails.Store(false)
+		w.pass(1)
+		w.fired(1, 2, 3, 6, 7)
 	})
 }
 
