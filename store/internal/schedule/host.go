@@ -16,6 +16,7 @@ type host struct {
 	name      string
 	gate      store.Gate
 	awaySince int64 // when absence took over from another reason to be closed
+	jobs      int   // that have not ended
 
 	// What follows is nil until it has a first job: in a large fleet many have none.
 	active     map[*Job]struct{}
@@ -138,10 +139,10 @@ func (s *Schedule) Returning(name string) []ID {
 }
 
 // Unended lists the jobs of a host that have not ended, those that a cancel of their queue has ended
-// left out. It looks at all jobs.
+// left out. It looks at all jobs, if the host has any.
 func (s *Schedule) Unended(name string) []ID {
 	h := s.hosts[name]
-	if h == nil {
+	if h == nil || h.jobs == 0 {
 		return nil
 	}
 	var found []*Job

@@ -15,7 +15,8 @@ type hostQueue struct {
 	head    *Job   // its first
 	inHeads bool   // stands among its queue's heads
 	inReady bool   // and among its host's ready queues
-	synced  uint64 // what it has noticed of its queue's free slots
+	synced  uint64 // what it has noticed of its queue's free slots,
+	allowed int    // and how many of its first jobs are allowed by them; not of a queue without limit
 }
 
 func hostQueueTree() *btree.BTreeG[*hostQueue] {
@@ -45,7 +46,8 @@ func (s *Schedule) joinHostQueue(e *Job, now int64) {
 	l.allowJobs(s, now)
 	e.hostQueue = l
 	l.entries.Set(e)
-	if q.unlimited() {
+	if q.unlimited() || rank(l.entries, e) < l.allowed {
+		l.allowed++
 		e.isAllowed, e.allowed = true, now
 		e.armAlarm(&s.agenda)
 	}
@@ -60,6 +62,9 @@ func (s *Schedule) leaveHostQueue(e *Job, now int64) {
 		return
 	}
 	l.allowJobs(s, now)
+	if e.isAllowed {
+		l.allowed--
+	}
 	l.entries.Delete(e)
 	e.hostQueue, e.isAllowed = nil, false
 	s.agenda.clear(&e.leaving)
@@ -129,16 +134,17 @@ func (l *hostQueue) removeSelf() {
 
 // allowJobs notes which of its jobs have nothing but their host in their way: as many
 // of the first as the queue has free slots. It is called before and after the host queue
-// changes; what has become free between is known by the queue.
+// changes; what has become free between is known by the queue. It looks only at those of which that may be another: there may be very
+// many, and it is called for each.
 func (l *hostQueue) allowJobs(s *Schedule, now int64) {
 	q := l.queue
 	if q.unlimited() {
 		return // all of them, since they joined
 	}
-	free, n := q.free(), 0
-	l.entries.Scan(func(e *Job) bool {
-		n++
-		if n > free {
+	free := q.free()
+	n := min(l.allowed, free, q.freeBefore(l.synced))
+	look := func(e *Job) bool {
+		if n++; n > free {
 			was := e.isAllowed
 			e.isAllowed = false
 			s.agenda.clear(&e.leaving)
@@ -153,8 +159,11 @@ func (l *hostQueue) allowJobs(s *Schedule, now int64) {
 			e.armAlarm(&s.agenda)
 		}
 		return true
-	})
-	l.synced = s.seq
+	}
+	if first, ok := l.entries.GetAt(n); ok {
+		l.entries.Ascend(first, look)
+	}
+	l.synced, l.allowed = s.seq, min(free, l.entries.Len())
 }
 
 // allows reports whether nothing of the queue is in a job's way.

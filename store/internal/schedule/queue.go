@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/tidwall/btree"
@@ -208,6 +209,12 @@ func (q *Queue) freeSince(n int) freedSlots {
 		return freedSlots{at: math.MinInt64}
 	}
 	return q.since[n-q.floor-1]
+}
+
+// freeBefore is how many slots have been free since before a change.
+func (q *Queue) freeBefore(seq uint64) int {
+	newer := sort.Search(len(q.since), func(n int) bool { return q.since[n].seq > seq })
+	return max(0, q.floor+newer)
 }
 
 // expects notes how long a job may wait for its host.

@@ -195,6 +195,9 @@ func (d *driver) checkHost(name string, h *host) {
 		return
 	}
 	d.checkQueue(h.own)
+	if n := len(d.jobs(func(e *Job) bool { return e.host == h })); n != h.jobs {
+		d.Fatalf("host %q has %d jobs, counted are %d", name, n, h.jobs)
+	}
 	d.same("active on "+name, h.active, d.jobs(func(e *Job) bool { return e.host == h && e.active }))
 	d.same("returning to "+name, h.returning, d.jobs(func(e *Job) bool {
 		return e.host == h && !e.active && d.rows[e.ID].GivenUp() && !e.IsCancelled()
@@ -274,6 +277,9 @@ func (d *driver) checkLine(l *hostQueue) {
 	}
 	free, n := l.queue.free(), 0
 	l.allowJobs(d.s, d.s.Latest)
+	if want := min(free, l.entries.Len()); l.allowed != want {
+		d.Fatalf("of a line of %d jobs %d count as allowed, and %d are", l.entries.Len(), l.allowed, want)
+	}
 	l.entries.Scan(func(e *Job) bool {
 		n++
 		switch isAllowed := n <= free; {

@@ -180,6 +180,7 @@ func (s *Schedule) insertJob(i ID, j *store.Job) *Job {
 	e.losing = Alarm{Kind: AlarmLost, Job: e}
 	e.holder.holdJob(e.Queue)
 	e.Queue.jobs++
+	e.host.jobs++
 	if e.No <= e.Queue.through {
 		e.Queue.marked++
 	}
@@ -364,6 +365,7 @@ func (s *Schedule) Drop(e *Job) bool {
 	q := e.Queue
 	s.letJob(e)
 	q.jobs--
+	e.host.jobs--
 	if e.No <= q.through {
 		q.marked--
 	}

@@ -100,6 +100,70 @@ func TestReleasedSlot(t *testing.T) {
 	}
 }
 
+// TestJobsThatWaitAreLookedAtOnce has one more job wait for an absent host, in a queue that would start all of them, and asks for what it
+// waits: those that were there before, which can be many, are not looked at.
+func TestJobsThatWaitAreLookedAtOnce(t *testing.T) {
+	s := New()
+	s.OpenQueue("q", 1000)
+	for range 3 {
+		waiting(s, "away", "q", 0)
+	}
+	first := s.Job(ID{1})
+	if !first.isAllowed {
+		t.Fatal("something but its host keeps a job waiting")
+	}
+	first.isAllowed = false // a look at it would mend that
+	for _, priority := range []int{0, -1} {
+		last := waiting(s, "away", "q", priority)
+		if reason := s.Reason(last, &store.Job{}); reason != harp.ReasonOffline || first.isAllowed {
+			t.Errorf("one more of priority %d waits for %q, and the first was looked at: %v", priority, reason, first.isAllowed)
+		}
+	}
+}
+
+// TestSlotsThatWereTakenMeanwhile has the free slots of a queue be taken and come free again while nobody asks for what jobs wait that
+// have only their absent host in their way: those that the slots were for have waited for it since then.
+func TestSlotsThatWereTakenMeanwhile(t *testing.T) {
+	s := New()
+	s.OpenQueue("q", 3)
+	open(s, "b")
+	for range 3 {
+		waiting(s, "away", "q", 0)
+	}
+	var taken []*Job
+	for range 2 {
+		taken = append(taken, waiting(s, "b", "q", -1))
+	}
+	for _, e := range taken {
+		s.Start(e, now+1)
+	}
+	for n, e := range taken {
+		s.Release(e, now+2+int64(n))
+	}
+	for n, want := range []int64{now, now + 2, now + 3} {
+		e := s.Job(ID{byte(n + 1)})
+		if s.Reason(e, &store.Job{}); e.allowed != want {
+			t.Errorf("job %d has waited since %d, want %d", e.No, e.allowed-now, want-now)
+		}
+	}
+}
+
+// TestUnendedOfAHostWithoutJobs asks for the jobs of a host that has none: those of others, which can be many, are not looked at.
+func TestUnendedOfAHostWithoutJobs(t *testing.T) {
+	s := New()
+	waiting(s, "a", "", 0)
+	open(s, "idle")
+	e := s.Job(ID{1})
+	s.jobs[ID{}] = nil // a look at it panics
+	if got := s.Unended("idle"); len(got) > 0 {
+		t.Errorf("a host without jobs has %v", got)
+	}
+	delete(s.jobs, ID{})
+	if got := s.Unended("a"); !slices.Equal(got, []ID{e.ID}) {
+		t.Errorf("a host with one has %v", got)
+	}
+}
+
 // TestNothingIsKept drops all jobs: no queue is left, and nothing is due.
 func TestNothingIsKept(t *testing.T) {
 	s := New()
