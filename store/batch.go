@@ -134,8 +134,8 @@ type Batches interface {
 	// unknown, and lost when the batch has ended. Errors: as Batch.
 	BatchMembers(ctx context.Context, id string, from, n int) ([]*Job, error)
 
-	// BatchLog returns entries of a batch's log from a number on, at most n. Errors: as Batch;
-	// ErrDamaged where the next one is missing.
+	// BatchLog returns entries of a batch's log from a number on, at most n; with 0 it only says where the log ends. Errors: as
+	// Batch; ErrDamaged where the next one is missing.
 	BatchLog(ctx context.Context, id string, from uint64, n int) (BatchLog, error)
 
 	// ChangeBatch pauses, resumes or cancels a batch, by one of the events of that kind, which from

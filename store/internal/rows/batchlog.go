@@ -104,7 +104,9 @@ func (s *Store) BatchLog(_ context.Context, text string, from uint64, n int) (ou
 				return err
 			}
 		}
-		err = readLog(snap, i, from, life.Log, n, &out)
+		if out.Next = from; n > 0 {
+			err = readLog(snap, i, from, life.Log, n, &out)
+		}
 		isCut := errors.Is(err, ErrDamaged) && len(out.Entries) > 0
 		if err != nil && !isCut { // else it is said of the next
 			return err

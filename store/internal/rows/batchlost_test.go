@@ -259,6 +259,19 @@ func TestMissingEntriesOfALog(t *testing.T) {
 	}
 }
 
+// TestEndOfADamagedLog damages the first row of a batch's log: who follows it from now on is told where that is.
+func TestEndOfADamagedLog(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	b, first := begin(t, s, onHosts(3))
+	applied(t, s, about(first[0], store.End))
+	i, _ := parseID(b.ID)
+	e.flip(logKey(i, 0))
+	if log, err := s.BatchLog(t.Context(), b.ID, 0, 0); err != nil || log.End != 1 || len(log.Entries) > 0 {
+		t.Errorf("it is %+v, %v", log, err)
+	}
+}
+
 // TestMembersInOtherStates opens a store in which the life of a batch is one that it had before some members
 // went on: the store works, and what happens to them is counted.
 func TestMembersInOtherStates(t *testing.T) {
