@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/harpcaller/harp/agent/internal/life"
@@ -17,6 +18,10 @@ import (
 // reachPause is the pause before a supervisor is looked for again that could not be
 // reached.
 const reachPause = time.Second
+
+// rereads is how often in a row what a command prints is read again that a disk cannot read: that may be so for a moment. Its end
+// is worth more than the rest, and is not kept waiting for longer.
+const rereads = 10
 
 // follow follows the command to its end, and looks again for a supervisor that is lost:
 // if it is dead, what it had is there, and what is left of the command is ended. The error
@@ -60,6 +65,10 @@ func (r *commandRun) recover(at *attempt, end supervisor.End, err error) bool {
 	if errors.Is(err, supervisor.ErrLost) {
 		at.log().Error("the command's supervisor is lost, and what it has left is ended", "error", err.Error())
 		r.orphaned()
+		return false
+	}
+	if r.readsAgain(at, err) {
+		r.pause()
 		return false
 	}
 	at.log().Error("what the command prints cannot be read: its end is awaited", "error", err.Error())
@@ -212,6 +221,22 @@ func (r *commandRun) setHandle(h *supervisor.Handle) {
 func (r *commandRun) drop(at *attempt) {
 	r.part(at)
 	r.setHandle(nil)
+}
+
+// readsAgain reports whether what a disk could not read is to be read again.
+func (r *commandRun) readsAgain(at *attempt, err error) bool {
+	var number syscall.Errno
+	if !errors.As(err, &number) || r.isUnread() {
+		return false
+	}
+	now := at.look()
+	if records := now.Records(); records != r.failedAt {
+		r.failedAt, r.failures = records, 0
+	}
+	if r.failures++; r.failures == 1 {
+		at.log().Warn("what the command prints cannot be read, and is tried again", "error", err.Error())
+	}
+	return r.failures <= rereads
 }
 
 // readNoMore notes that what the command prints cannot be read.

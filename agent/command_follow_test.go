@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +68,30 @@ func TestUnreadableOutput(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestOutputThatCannotBeReadForAWhile: what a disk cannot read is read again each second, and nothing of what a command prints is said to have been
+// dropped, unless that lasts, and nothing is read meanwhile.
+func TestOutputThatCannotBeReadForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpooling(t)
+		defer s.close()
+		r, failed := newCommandRun(t.Context(), false), &supervisor.DamagedError{Path: "spool", Err: fmt.Errorf("read: %w", syscall.EIO)}
+		for _, records := range []int64{0, 5} {
+			s.apply(life.Event{Kind: life.SkipTo, Next: records})
+			for n := range rereads {
+				begun := time.Now()
+				known := r.recover(s.attempt, supervisor.End{}, failed)
+				if deaf, missed := s.dropped(); known || deaf || missed > 0 || r.isUnread() || time.Since(begun) != reachPause {
+					t.Fatalf("at record %d, failure %d: read again after %v, the end is known: %t, it hears no more: %t; %d bytes are missed", records, n, time.Since(begun), known, deaf, missed)
+				}
+			}
+		}
+		r.recover(s.attempt, supervisor.End{}, failed)
+		if deaf, missed := s.dropped(); !deaf || missed != 1 || !r.isUnread() {
+			t.Errorf("it hears no more: %t; %d bytes are missed", deaf, missed)
+		}
+	})
 }
 
 // TestLostSupervisor: one that is lost is looked for again if the command goes on without the

@@ -49,6 +49,9 @@ type commandRun struct {
 	hurry  chan struct{} // 1 slot: no grace is left
 	closes chan struct{} // 1 slot: the agent stops
 
+	failedAt int64 // the record that could not be read last
+	failures int   // how often in a row
+
 	mu      sync.Mutex // guards what follows; never held while blocked
 	handle  *supervisor.Handle
 	lost    *supervisor.Handle // of a supervisor that died, and was to end with the agent

@@ -119,6 +119,17 @@ func TestSpools(t *testing.T) {
 	}
 }
 
+// TestThatADiskCannotBeReadIsTold checks that an agent tells a disk that cannot be read, which may be so for a moment, from what is damaged.
+func TestThatADiskCannotBeReadIsTold(t *testing.T) {
+	for cause, want := range map[error]syscall.Errno{&os.PathError{Op: "read", Err: syscall.EIO}: syscall.EIO, errDamaged: 0} {
+		var told syscall.Errno
+		errors.As(problemOf(&DamagedError{Path: "spool", Err: cause}).err(), &told)
+		if told != want {
+			t.Errorf("of %v is told %d", cause, told)
+		}
+	}
+}
+
 // What is kept elsewhere up to a mark is let go of up to there, and by what is said of less
 // later nothing more.
 func TestKeepUpToAMark(t *testing.T) {
