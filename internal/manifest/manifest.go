@@ -40,7 +40,7 @@ func Read(path string) (*Set, error) {
 			break
 		}
 	}
-	if len(wrong) == 0 && len(s.Documents) == 0 && files[0] != path { // as where the disk was full: all that was applied would be deleted
+	if len(wrong) == 0 && len(s.Documents) == 0 && files[0] != path { // all that was applied would be deleted
 		return nil, &yamlfile.Error{File: path, Message: "has no document in any file"}
 	}
 	return s, joined(wrong)
@@ -77,6 +77,9 @@ func (s *Set) readFile(path string) (wrong []error) {
 	text, err := readBounded(path, MaxFile)
 	if err != nil {
 		return []error{err}
+	}
+	if len(text) == 0 { // as a crash leaves what was written just before
+		return []error{&yamlfile.Error{File: path, Message: "is empty: where it is to have no document, it needs a comment"}}
 	}
 	found, err := yamlfile.ParseAll(path, text)
 	if err != nil {

@@ -271,10 +271,13 @@ func TestReadBounds(t *testing.T) {
 	if _, err := manifest.Read(t.TempDir()); !errors.Is(err, harp.ErrInvalid) {
 		t.Errorf("an empty folder: %v", err)
 	}
-	for name, text := range map[string]string{"empty": "", "blank": " \n\n", "commented out": "# kind: group\n---\n# nothing\n"} {
-		if set, err := manifest.Read(files(t, map[string]string{"f.yaml": text, "g.yaml": ""})); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "has no document in any file") {
+	for name, text := range map[string]string{"blank": " \n\n", "commented out": "# kind: group\n---\n# nothing\n"} {
+		if set, err := manifest.Read(files(t, map[string]string{"f.yaml": text, "g.yaml": "#"})); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "has no document in any file") {
 			t.Errorf("a folder of files that are %s: %v, %v", name, set, err)
 		}
+	}
+	if set, err := manifest.Read(files(t, map[string]string{"f.yaml": groups(1), "g.yaml": ""})); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "g.yaml: is empty") {
+		t.Errorf("a folder with a file that has lost its documents: %v, %v", set, err)
 	}
 	if set, err := manifest.Read(filepath.Join(files(t, map[string]string{"f.yaml": "# nothing\n"}), "f.yaml")); err != nil || len(set.Documents) > 0 {
 		t.Errorf("a file that says that there is nothing: %v, %v", set, err)
