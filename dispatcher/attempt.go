@@ -38,6 +38,7 @@ type attempt struct {
 
 	mu         sync.Mutex      // guards what follows
 	called     bool            // CALL was sent: from here on it may run
+	stopWait   func()          // ends the wait for room to send CALL; nil: there is none
 	wanted     *harp.Principal // who wants it to stop
 	now        bool            // ... without a grace
 	sentCancel wire.Cancel     // what the agent knows of that; zero: nothing
@@ -207,7 +208,11 @@ func (a *attempt) runExchange(sub harp.Submission) error {
 	if !a.resumed && !holds(row, a.job) {
 		return nil // it was withdrawn, and may have ended as not started, while it was on its way here
 	}
-	if row.Cancel != nil {
+	switch {
+	case row.Cancel == nil:
+	case !a.resumed:
+		return a.storeUnsent(ctx)
+	default:
 		a.requestCancel(row.Cancel.By, row.Cancel.Now)
 	}
 	if !a.resumed && a.job.Batch != "" && !slices.Contains(a.s.hello.Features, harp.NeedBatch) {
@@ -243,6 +248,8 @@ func (a *attempt) runExchange(sub harp.Submission) error {
 		switch {
 		case errors.Is(err, transport.ErrNoRoom) && !a.resumed: // the agent has not looked at the call
 			return a.storeNotNow(ctx, wire.NotNowBusy)
+		case errors.Is(err, errCancelled):
+			return a.storeUnsent(ctx)
 		case err != nil:
 			return err
 		}
@@ -273,10 +280,23 @@ func (a *attempt) takeRequest(ctx context.Context, sub harp.Submission) (harp.Su
 		return sub, nil
 	}
 	sub = harp.Submission{}
-	if err := a.x.Reserve(ctx, size); err != nil {
+	if err := a.awaitRoom(ctx, size); err != nil {
 		return sub, err
 	}
 	return a.s.d.jobRequest(ctx, a.job)
+}
+
+// awaitRoom waits for room to send CALL, as long as nobody wants it to stop.
+func (a *attempt) awaitRoom(ctx context.Context, size int) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a.mu.Lock()
+	a.stopWait = cancel
+	if a.wanted != nil {
+		cancel()
+	}
+	a.mu.Unlock()
+	return a.x.Reserve(ctx, size)
 }
 
 // requestSize is how long a request is as it is sent.
@@ -305,6 +325,14 @@ func (a *attempt) refuseJob(ctx context.Context, kind, message string) error {
 	return a.storeNotStarted(ctx, e)
 }
 
+// errCancelled is why a call is not sent.
+var errCancelled = errors.New("somebody wants it to stop")
+
+// storeUnsent stores that a call that somebody wants to stop was not sent.
+func (a *attempt) storeUnsent(ctx context.Context) error {
+	return a.s.retryStore(ctx, func() error { return a.s.d.withdrawJob(a.job, 0) })
+}
+
 // sendCall sends CALL.
 func (a *attempt) sendCall(ctx context.Context, sub harp.Submission) error {
 	j := a.job
@@ -327,6 +355,9 @@ func (a *attempt) sendCall(ctx context.Context, sub harp.Submission) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.wanted != nil {
+		return errCancelled
+	}
 	a.called, a.readies = true, a.s.readies.Load()
 	a.noteCalling(requestSize(sub))
 	if err := wire.Send(a.x, wire.TypeCall, false, &c); err != nil {
@@ -334,7 +365,6 @@ func (a *attempt) sendCall(ctx context.Context, sub harp.Submission) error {
 	}
 	_ = a.x.Reserve(ctx, 0) // to reserve less does not wait
 	a.noteCalled()
-	a.sendCancelLocked()
 	return nil
 }
 
@@ -380,8 +410,8 @@ func (a *attempt) wantedCancel() wire.Cancel {
 	return wire.Cancel{By: *a.wanted, Now: a.now}
 }
 
-// requestCancel sends a cancel as soon as the agent knows of the attempt: once, and once more
-// when it shall not wait any longer.
+// requestCancel sends a cancel if the agent knows of the attempt: once, and once more
+// when it shall not wait any longer. A call that was not sent yet is not sent any more.
 func (a *attempt) requestCancel(by harp.Principal, now bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -389,8 +419,11 @@ func (a *attempt) requestCancel(by harp.Principal, now bool) {
 		a.wanted = &by
 	}
 	a.now = a.now || now
-	if a.called {
+	switch {
+	case a.called:
 		a.sendCancelLocked()
+	case a.stopWait != nil:
+		a.stopWait()
 	}
 }
 
@@ -404,7 +437,7 @@ func (a *attempt) sendCancelLocked() {
 }
 
 // sendCancel sends the agent of a job that it shall stop, and does not wait for it to
-// read that. An attempt that is not on a session yet gets it with its CALL or RESUME.
+// read that. An attempt that is not on a session yet gets it with its RESUME, or is not called.
 func (d *Dispatcher) sendCancel(job *store.Job, by harp.Principal, now bool) {
 	s := d.hosts.get(job.Host).currentSession()
 	if s == nil {

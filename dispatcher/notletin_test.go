@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/memory"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -138,4 +141,46 @@ func TestCallsOverASlowLine(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestWhatIsCancelledBeforeItIsSentDoesNotBegin: a call that waits for room to be sent, behind others over a slow line, and is cancelled
+// meanwhile has not started, and gives back its slot at once, or when there is space to store that. It is not sent when there is room.
+func TestWhatIsCancelledBeforeItIsSentDoesNotBegin(t *testing.T) {
+	for _, isFull := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			const calls, size = 17, 1 << 20 // one more than there is room for
+			disk := memory.NewDisk()
+			sys := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{})
+			addr, tc, dial := sys.net.dial("dispatcher", "web01", transport.RoleAgent)
+			nc := slow{must[net.Conn](t)(dial(t.Context(), addr)).(transport.Link)}
+			a := must[*rawAgent](t)(sys.greetOn(t.Context(), nc, tc, wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}, wire.Held{}))
+			asked := a.exchanges(t)
+			alive(a)
+			var last interrupted
+			for range calls {
+				last.job = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", harp.Args{"a": make([]byte, size-100)}, unlimited...))
+				synctest.Wait()
+			}
+			if isFull {
+				disk.SetSpace(store.SpaceCritical)
+			}
+			must[bool](t)(last.job.Cancel(t.Context()))
+			synctest.Wait()
+			if isFull {
+				disk.SetSpace(store.SpacePlenty)
+				time.Sleep(2 * time.Second)
+			}
+			if s := last.status(t); s.State != harp.StateCancelled || s.Started != harp.DidNotRun || a.tr.Err() != nil {
+				t.Errorf("full %v: it is %s, started %q; the session: %v", isFull, s.State, s.Started, a.tr.Err())
+			}
+			for range calls - 1 {
+				m := <-asked
+				m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+				m.sendFrame(t, wire.TypeEnd, true, wire.End{})
+				close(m.over)
+			}
+			time.Sleep(10 * time.Minute)
+			expectNothing(t, asked)
+		})
+	}
 }
