@@ -175,6 +175,9 @@ func (c *cli) retryBatch(ctx context.Context, caller *harp.Caller, f *batchFlags
 	if err != nil {
 		return err
 	}
+	if err := f.checkConcurrency(ctx, caller); err != nil {
+		return err
+	}
 	if f.dryRun && f.options.Drift != "" {
 		opts = append(opts, harp.DryRun())
 	}

@@ -263,9 +263,9 @@ func (w *batchWatch) exitCode() int {
 	code := w.code
 	for state, of := range map[harp.State]int{
 		harp.StateFailed: exitFailed, harp.StateTimedOut: exitTimeout, harp.StateExpired: exitUnreachable,
-		harp.StateLost: exitUnknown, harp.StateCancelled: exitCancelled,
+		harp.StateLost: exitUnknown, harp.StateCancelled: exitCancelled, harp.StateRejected: exitRefused,
 	} {
-		if w.status.Counts[state] > 0 {
+		if w.status.Counts[state] > 0 && (state != harp.StateRejected || w.since > 0 || w.tail) { // else it was told for what
 			code = worseCode(code, of)
 		}
 	}

@@ -91,6 +91,9 @@ func (c *cli) retryJob(ctx context.Context, caller *harp.Caller, f *callFlags, i
 	if err != nil {
 		return nil, err
 	}
+	if err := f.checkConcurrency(ctx, caller); err != nil {
+		return nil, err
+	}
 	if f.dryRun || !f.sure {
 		done, err := c.lookBeforeRetry(ctx, caller, f, id, opts)
 		if err != nil || done {

@@ -229,7 +229,7 @@ func (f *batchFlags) batchOptions() ([]harp.Option, error) {
 		return nil, invalid("when-held", "must be wait or skip")
 	}
 	opts = append(opts, harp.Options(harp.CallOptions{Batch: o}))
-	for name, opt := range map[string]harp.Option{ // a zero that was given is refused
+	for name, opt := range map[string]harp.Option{ // a zero that was given is refused, or goes over what a batch that is made again has
 		"parallel":    harp.Parallel(o.Parallel),
 		"rolling":     harp.Rolling(o.Rolling...),
 		"wave-pause":  harp.WavePause(time.Duration(f.wavePause)),
@@ -239,6 +239,14 @@ func (f *batchFlags) batchOptions() ([]harp.Option, error) {
 		"max-hosts":   harp.MaxHosts(o.MaxHosts),
 		"drift":       harp.Drift(o.Drift),
 		"reboot-wait": harp.RebootWait(time.Duration(f.rebootWait)),
+		"when-unfit":  harp.WhenUnfit(o.WhenUnfit),
+		"when-held":   harp.WhenHeld(o.WhenHeld),
+
+		"approve":        func(to *harp.CallOptions) { to.Batch.Approve = o.Approve },
+		"approve-first":  func(to *harp.CallOptions) { to.Batch.ApproveFirst = o.ApproveFirst },
+		"shuffle":        func(to *harp.CallOptions) { to.Batch.Shuffle = o.Shuffle },
+		"ping":           func(to *harp.CallOptions) { to.Batch.Probe = o.Probe },
+		"queue-per-host": func(to *harp.CallOptions) { to.Batch.QueuePerHost = o.QueuePerHost },
 	} {
 		if f.set.Changed(name) {
 			opts = append(opts, opt)

@@ -341,6 +341,7 @@ func TestExitCodeOfABatch(t *testing.T) {
 		"all skipped":         {harp.BatchFailed, harp.BatchReasonNoHost, []harp.Result{{State: harp.StateExpired, Err: harp.ErrUnreachable}}, map[string]int{harp.ReasonOffline: 1}, exitUnreachable},
 		"unfit":               {harp.BatchSucceeded, "", []harp.Result{{State: harp.StateSucceeded}, {State: harp.StateRejected, Err: unfitError()}}, map[string]int{harp.ReasonUnfit: 1}, exitOK},
 		"stopped":             {harp.BatchFailed, harp.BatchReasonStopped, []harp.Result{{State: harp.StateSucceeded}}, nil, exitFailed},
+		"rejected":            {harp.BatchFailed, "", []harp.Result{{State: harp.StateSucceeded}, {State: harp.StateRejected, Err: harp.ErrRejected}}, nil, exitRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := running(t, len(test.ends))
@@ -358,6 +359,10 @@ func TestExitCodeOfABatch(t *testing.T) {
 			got := runFake(t, t.Context(), f, nil, "batch", "results", batchID)
 			if got.code != test.code || strings.Count(got.stderr, "S demo1  ") != len(test.skips) {
 				t.Errorf("got %+v", got)
+			}
+			got = runFake(t, t.Context(), f, nil, "batch", "follow", batchID)
+			if got.code != test.code { // how all members ended was told before
+				t.Errorf("of one that is followed from now on: got %+v", got)
 			}
 			got = runFake(t, t.Context(), f, nil, "batch", "results", batchID, "-o", "jsonl")
 			if strings.Count(got.stdout, `"skipped":true`) != len(test.skips) {
@@ -690,6 +695,50 @@ func TestRetryIsSaidOfWhatIsCalledAgain(t *testing.T) {
 	} {
 		if got := retryFlags(harp.BatchStatus{State: c.state, Reason: c.reason, Counts: c.counts}); got != c.want {
 			t.Errorf("of %v %v: %q, want %q", c.state, c.counts, got, c.want)
+		}
+	}
+}
+
+// Flags of a repetition go over what the batch was called with, also those that say what is so by default.
+func TestFlagsOfABatchRetry(t *testing.T) {
+	was := harp.BatchOptions{WhenHeld: harp.SkipHost, WhenUnfit: harp.SkipHost, Approve: true, ApproveFirst: true, Shuffle: true, Probe: true, QueuePerHost: true, Parallel: 7}
+	for args, want := range map[string]harp.BatchOptions{
+		"": was,
+		"--when-held wait --when-unfit refuse --approve=false --approve-first=false --shuffle=false --ping=false --queue-per-host=false": {Parallel: 7},
+	} {
+		f := running(t, 3)
+		f.feed.requests = map[string]harp.Request{batchID: {
+			ID: batchID, Needs: []string{harp.NeedBatch}, Target: "demo*", Procedure: "count", Args: harp.Value{0xc0}, Queue: value(t, map[string]any{"q": 1}), WhenOffline: harp.SkipHost, Batch: was,
+		}}
+		got := runFake(t, t.Context(), f, nil, append([]string{"batch", "retry", batchID, "-d"}, strings.Fields(args)...)...)
+		if got.code != exitOK || len(f.submitted) != 1 {
+			t.Fatalf("%q: got %+v and %d submissions", args, got, len(f.submitted))
+		}
+		r := f.submitted[0]
+		is := r.Batch
+		if is.Retry, is.Confirmed = nil, ""; fmt.Sprint(is) != fmt.Sprint(want) || r.WhenOffline != harp.SkipHost {
+			t.Errorf("%q: asked for %+v, want %+v", args, is, want)
+		}
+	}
+}
+
+// A concurrency that would be ignored is refused of what is called again as of what is called the first time.
+func TestConcurrencyOfARetry(t *testing.T) {
+	for _, command := range []string{"batch retry " + batchID, "job retry " + batchID, "run demo* count to=3 -y", "call demo1 count to=3"} {
+		for n, code := range map[string]int{"5": exitOK, "1": exitUsage} {
+			f := running(t, 3)
+			name := value(t, map[string]any{"db": "main"})
+			f.queues = []harp.QueueStatus{{Name: name, Concurrency: 5}}
+			made := harp.Request{ID: batchID, Host: "demo1", Procedure: "count", Args: harp.Value{0xc0}}
+			if strings.HasPrefix(command, "batch") {
+				made.Host, made.Target, made.Needs = "", "demo*", []string{harp.NeedBatch}
+			}
+			f.feed.requests = map[string]harp.Request{batchID: made}
+			f.jobs = []harp.JobStatus{{ID: batchID, Host: "demo1", Procedure: "count", State: harp.StateFailed}}
+			got := runFake(t, t.Context(), f, nil, strings.Fields(command+" -d --queue db=main --concurrency "+n)...)
+			if got.code != code || (len(f.submitted) == 1) != (code == exitOK) {
+				t.Errorf("%s with a concurrency of %s: got %+v and %d submissions", command, n, got, len(f.submitted))
+			}
 		}
 	}
 }
