@@ -335,7 +335,7 @@ func (c *cli) targetArguments(ctx context.Context, caller *harp.Caller, f *batch
 	f.onlyOutput = true
 	doc, err := f.findCalledOnTarget(ctx, caller, text, execProcedure)
 	if harp.FailureOf(err).Type == "procedure" {
-		err = failures.NotFound("procedure", execProcedure+" on "+text+": no agent's configuration allows it")
+		err = failures.NotFound("procedure", execProcedure+" on "+shortTarget(text)+": no agent's configuration allows it")
 	}
 	if err != nil {
 		return doc, nil, err

@@ -13,12 +13,16 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/internal/text"
 )
 
 // didYouMean are the known words that somebody may have meant with another, as the end of a
 // message: the nearest ones, and those that begin with it; "" if there are none.
 func didYouMean(typed string, known []string) string {
 	const most = 3
+	if len(typed) > harp.MaxHostName { // than which no name is longer
+		return ""
+	}
 	type near struct {
 		word string
 		far  int
@@ -177,7 +181,7 @@ func hinted(err error, typed string, known []string) error {
 
 // noHost is the error of a host that is not known.
 func noHost(ctx context.Context, caller *harp.Caller, err error, name string) error {
-	if !errors.Is(err, harp.ErrNotFound) {
+	if !errors.Is(err, harp.ErrNotFound) || len(name) > harp.MaxHostName {
 		return err
 	}
 	var known []string
@@ -194,7 +198,10 @@ func noHost(ctx context.Context, caller *harp.Caller, err error, name string) er
 func noProcedure(name, host string, known []string) error {
 	what := name
 	if host != "" {
-		what += " on " + host
+		what += " on " + shortTarget(host)
 	}
 	return hinted(failures.NotFound("procedure", what), name, known)
 }
+
+// shortTarget is a target as errors show it: one of a list of hosts can be long.
+func shortTarget(target string) string { return text.Shorten(target, harp.MaxHostName, "…") }

@@ -140,3 +140,23 @@ func TestCompletionOffersWhatTheCommandCanUse(t *testing.T) {
 		}
 	}
 }
+
+// What is longer than any name is meant for none, and is not said whole: a list of thousands of hosts would be compared with each host
+// that is known.
+func TestAListOfHostsIsMeantForNone(t *testing.T) {
+	long := strings.Repeat("web01,", harp.MaxHostName) + "web02"
+	known := []string{"web01", "web02", "web03"}
+	if n := testing.AllocsPerRun(10, func() {
+		if hint := didYouMean(long, known); hint != "" {
+			t.Errorf("it says %q", hint)
+		}
+	}); n > 0 {
+		t.Errorf("it compares, with %v allocations", n)
+	}
+	f := running(t, 3)
+	f.every = true
+	got := runFake(t, t.Context(), f, typed(strings.Repeat("demo1\n", 1000)), "run", "--hosts-file", "-", "nothing", "-y")
+	if got.code != exitNotFound || !strings.Contains(got.stderr, "no such procedure: nothing on demo1,demo1") || len(got.stderr) > 1000 {
+		t.Errorf("got exit %d and %d bytes: %.200s", got.code, len(got.stderr), got.stderr)
+	}
+}
