@@ -314,7 +314,7 @@ type BatchStatus struct {
 	Parallel   int               `json:"parallel" msgpack:"parallel"`                           // members that run at a time, at most
 	StopAfter  int               `json:"stop_after,omitempty" msgpack:"stopafter,omitempty"`    // with so many failures it stops; 0: never
 	Failures   int               `json:"failures,omitempty" msgpack:"failures,omitempty"`       // since it was resumed last
-	Counts     map[State]int     `json:"counts" msgpack:"counts,omitempty"`                     // members by state, without those that were skipped
+	Counts     map[State]int     `json:"counts,omitempty" msgpack:"counts,omitempty"`           // members by state, without those that were skipped
 	Early      int               `json:"early,omitempty" msgpack:"early,omitempty"`             // of the cancelled, those before the turn of their hosts: Results yields them when that comes
 	Skipped    map[string]int    `json:"skipped,omitempty" msgpack:"skipped,omitempty"`         // members that were left out, by reason
 	Pause      *BatchPause       `json:"pause,omitempty" msgpack:"pause,omitempty"`             // nil: it is not paused

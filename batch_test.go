@@ -1,6 +1,7 @@
 package harp
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 )
@@ -26,5 +27,13 @@ func TestMemberID(t *testing.T) {
 	}
 	if again := MemberID(batch, "web01", 1); again != id {
 		t.Errorf("the id is %s, then %s", id, again)
+	}
+}
+
+// A batch all of whose hosts were skipped counts no member. Its JSON has nothing then, as of any field that is empty.
+func TestCountsOfABatchWithoutAny(t *testing.T) {
+	text, err := json.Marshal(BatchStatus{State: BatchFailed, Skipped: map[string]int{ReasonPaused: 8}})
+	if err != nil || strings.Contains(string(text), "null") {
+		t.Errorf("it is %s, %v", text, err)
 	}
 }

@@ -135,7 +135,8 @@ func submitRequests(ctx context.Context, s Service, requests []Request, hosts []
 // submitFailed is the error of a request that was not accepted.
 func submitFailed(req *Request, err error) error {
 	failed := &callFailedError{procedure: req.Procedure, host: cmp.Or(req.Host, req.Target, "a list of names"), isBatch: req.IsBatch(), err: err}
-	if RanOf(err) != DidNotRun || errors.Is(err, ErrConflict) || errors.Is(err, ErrPruned) {
+	isOfID := errors.Is(err, ErrConflict) && FailureOf(err).Type == "" // others are about what they name
+	if RanOf(err) != DidNotRun || isOfID || errors.Is(err, ErrPruned) {
 		failed.id = req.ID // elsewhere there is no job of this id
 	}
 	return failed

@@ -121,6 +121,10 @@ func TestPreviewIsOfTheRequest(t *testing.T) {
 			t.Errorf("of a chain it says %+v", got)
 		}
 
+		id := harp.NewID()
+		if _, err := webs.Call(ctx, "host.name", nil, harp.JobID(id), harp.Confirmed("3-d-d")); !errors.Is(err, harp.ErrConflict) || strings.Contains(err.Error(), id) {
+			t.Errorf("of a batch that is not there it says %v", err)
+		}
 		asked := must[harp.Preview](t)(webs.Preview(ctx, "hello", harp.Args{"name": "ada"}))
 		sure := harp.Confirmed(asked.Digest)
 		for name, call := range map[string]func() (*harp.Batch, error){
