@@ -64,7 +64,7 @@ func findUnwritten(dir string, content []byte, newest int) (at int, reached int6
 			at, reached, err = 0, 0, nil
 		}
 	}()
-	units := lastUnits(content)
+	units := unconfirmed(lastUnits(content))
 	last := map[string]int{} // where the unit begins that has a key last: a value may have been moved twice
 	for _, u := range units {
 		for _, e := range u.entries {
@@ -119,6 +119,25 @@ func lastUnits(content []byte) []unit {
 			last, behind = behind, nil
 		}
 	}
+}
+
+// mostUnconfirmed is more than what is written and synced at a time: a commit, and what a transaction takes at most of values that are moved.
+const mostUnconfirmed = memTableSize / 2
+
+// unconfirmed are those of units, or of the last of them, behind which nothing was synced: a sync that begins after the file system has aborted
+// its journal fails.
+func unconfirmed(units []unit) []unit {
+	size := 0
+	for i, u := range slices.Backward(units) {
+		if size >= mostUnconfirmed {
+			return units[i+1:]
+		}
+		for _, e := range u.entries {
+			p, _ := e.pointer()
+			size += int(p.Size)
+		}
+	}
+	return units
 }
 
 // pointer is where the value of an entry lies; false if that is nowhere.

@@ -169,6 +169,52 @@ func TestCollectedValueIsNotUnwritten(t *testing.T) {
 	}
 }
 
+// TestUnwrittenBeforeMuchThatWasMoved clears a value that was moved, behind which very much else was: all of that was synced after it, and is there.
+func TestUnwrittenBeforeMuchThatWasMoved(t *testing.T) {
+	const moved, header = 200, 20
+	key := func(i int) []byte { return fmt.Appendf(nil, "k%06d", i) }
+	value := bytes.Repeat([]byte{1, 7, 2}, 32<<10)
+	killed, made := t.TempDir(), t.TempDir()
+	e := openEngine(t, made)
+	commit(t, e, rows.Write{Key: []byte("before"), Value: []byte("short")})
+	if err := os.CopyFS(killed, os.DirFS(made)); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mem, err := os.ReadFile(filepath.Join(killed, memLogs[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem = mem[:bytes.LastIndex(mem, []byte("!badger!txn"))+11+8+1+4]
+	values := make([]byte, header)
+	for i := range moved {
+		versioned, pointer := y.KeyWithTs(key(i), 1), []byte(nil)
+		entry := logEntry(0, versioned, value)
+		for _, n := range []int{1, len(entry), len(values)} {
+			pointer = binary.NativeEndian.AppendUint32(pointer, uint32(n))
+		}
+		if i == 0 {
+			clear(entry)
+		}
+		mem, values = append(mem, logEntry(1<<1, versioned, pointer)...), append(values, entry...)
+	}
+	overwrite(t, filepath.Join(killed, memLogs[0]), append(mem, make([]byte, 1<<10)...))
+	overwrite(t, filepath.Join(killed, "000001.vlog"), values)
+	e = openEngine(t, killed)
+	snap := view(t, e)
+	for i := 1; i < moved; i++ {
+		if got, err := snap.Get(key(i)); err != nil || !bytes.Equal(got, value) {
+			t.Fatalf("value %d has %d bytes, %v", i, len(got), err)
+		}
+	}
+	snap.Close()
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDamagedLastValueAfterTwoKills flips a bit of the last value of all, and kills the store as it is opened, before a table is made of
 // its log: opened again, what was committed with the value is there.
 func TestDamagedLastValueAfterTwoKills(t *testing.T) {
