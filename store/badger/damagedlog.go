@@ -17,6 +17,7 @@ import (
 	"github.com/dgraph-io/badger/v4/y"
 	"github.com/dgraph-io/ristretto/v2/z"
 
+	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/synced"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/internal/rows"
@@ -112,12 +113,27 @@ func keepDamagedLog(newest *logAhead, committed uint64, reached int64) error {
 		return err
 	}
 	next := newest.name(newest.number + 1)
-	f, err := os.OpenFile(next, os.O_CREATE|os.O_WRONLY, 0o600)
+	err = makeValueLog(next)
+	if ballast := findBallast(newest.dir); isFull(err) && ballast.shrink(vlogHeaderRoom) == nil {
+		err = makeValueLog(next)
+	}
+	if isFull(err) {
+		return fmt.Errorf("%w: opening %s: %w", harp.ErrNoSpace, newest.dir, err)
+	}
+	return errors.Join(err, synced.Dir(newest.dir))
+}
+
+// vlogHeaderRoom is more than the blocks that a file takes with a header alone.
+const vlogHeaderRoom = 1 << 20
+
+// makeValueLog makes a file of the value log in which nothing is.
+func makeValueLog(name string) error {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(make([]byte, vlogHeader)) // without a key
-	return errors.Join(err, f.Sync(), f.Close(), synced.Dir(newest.dir))
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // mapLog maps a log up to where there are only zeros; nil if nothing can be in it. What was never written is
