@@ -88,7 +88,7 @@ func WavePause(d time.Duration) Option {
 	return func(o *CallOptions) { o.Batch.WavePause, o.set.batch.wavePause = d, true }
 }
 
-// Approve pauses a batch after each wave but the last, until somebody resumes it: see [Rolling].
+// Approve pauses a batch after each wave but the last, until somebody resumes it: see [Rolling]. There is no [WavePause] then.
 func Approve() Option { return func(o *CallOptions) { o.Batch.Approve = true } }
 
 // ApproveFirst pauses a batch as it is submitted, its hosts being fixed: the first is reached when somebody
@@ -105,7 +105,8 @@ func Subset(share string) Option {
 // Shuffle lets a batch reach its hosts in a random order rather than by name.
 func Shuffle() Option { return func(o *CallOptions) { o.Batch.Shuffle = true } }
 
-// Rate lets a batch reach at most n hosts within a time.
+// Rate lets a batch reach at most n hosts within a time, which begins with the first of them; the next one that is
+// reached after it begins another.
 func Rate(n int, per time.Duration) Option {
 	return func(o *CallOptions) { o.Batch.Rate, o.Batch.RatePer, o.set.batch.rate = n, per, true }
 }
