@@ -1,7 +1,9 @@
 package dispatcher_test
 
 import (
+	"context"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -183,4 +185,39 @@ func TestWhatIsCancelledBeforeItIsSentDoesNotBegin(t *testing.T) {
 			expectNothing(t, asked)
 		})
 	}
+}
+
+// cancellingStore cancels a job, once, behind a look at it that does not show that.
+type cancellingStore struct {
+	store.Store
+	cancel atomic.Pointer[func(id string)]
+}
+
+func (s *cancellingStore) Job(ctx context.Context, id string) (*store.Job, error) {
+	j, err := s.Store.Job(ctx, id)
+	if cancel := s.cancel.Swap(nil); cancel != nil {
+		(*cancel)(id)
+	}
+	return j, err
+}
+
+// TestWhatIsCancelledAsItIsSentDoesNotBegin: a call is cancelled behind the last look at its row before it is sent.
+func TestWhatIsCancelledAsItIsSentDoesNotBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &cancellingStore{Store: memory.OpenDisk(memory.NewDisk(), nil)}
+		sys := newSystem(t, embedded, st, dispatcher.Config{})
+		a := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		asked := a.exchanges(t)
+		alive(a)
+		st.cancel.Store(new(func(id string) {
+			must[bool](t)(sys.caller.Job(id).Cancel(t.Context()))
+			time.Sleep(time.Millisecond) // until the attempt has heard of it
+		}))
+		i := interrupted{job: must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))}
+		time.Sleep(time.Minute)
+		expectNothing(t, asked)
+		if s := i.status(t); s.State != harp.StateCancelled || s.Started != harp.DidNotRun || a.tr.Err() != nil {
+			t.Errorf("it is %s, started %q; the session: %v", s.State, s.Started, a.tr.Err())
+		}
+	})
 }
