@@ -85,6 +85,9 @@ func (d *Dispatcher) judgeBatch(req harp.Request, found *candidates, silent map[
 	if err != nil {
 		return sub, err
 	}
+	if err := checkQueues(req, hosts); err != nil {
+		return sub, err
+	}
 	for i := range hosts {
 		hosts[i].away = hosts[i].away || silent[hosts[i].name]
 	}
@@ -211,6 +214,24 @@ func (d *Dispatcher) checkHosts(req harp.Request, found *candidates) error {
 		return nil
 	}
 	return failures.CheckFit(found.sumUp())
+}
+
+// checkQueues refuses a batch with a queue for each host where a name of one would be too long: those hosts would share one. Errors:
+// harp.ErrInvalid (queue).
+func checkQueues(req harp.Request, hosts []candidate) error {
+	longest := ""
+	for _, h := range hosts {
+		if len(h.name) > len(longest) {
+			longest = h.name
+		}
+	}
+	if !req.Batch.QueuePerHost {
+		return nil
+	}
+	if _, err := store.QueueOn(req.Queue, longest); err != nil {
+		return &harp.FieldError{Field: "queue", Message: fmt.Sprintf("has no room for the name of host %s: with that it may be %d bytes long", longest, harp.MaxQueueName)}
+	}
+	return nil
 }
 
 // chooseHosts returns those of the hosts, which are sorted, that the batch is for, in the order in which

@@ -404,7 +404,10 @@ func TestCancelledBatch(t *testing.T) {
 			t.Errorf("it ended as %+v", s)
 		}
 		var ran, not int
-		for _, r := range allOf(t, b.Results(ctx)) {
+		for n, r := range allOf(t, b.Results(ctx)) {
+			if r.Seq != uint64(n) {
+				t.Errorf("result %d has number %d of the log", n, r.Seq)
+			}
 			switch harp.RanOf(r.Err) {
 			case harp.DidRun:
 				ran++
@@ -421,6 +424,21 @@ func TestCancelledBatch(t *testing.T) {
 			t.Errorf("the last member is %+v", j)
 		}
 	})
+}
+
+// The hosts of a subset have their turn in the order of their names, as those of any batch.
+func TestOrderOfASubset(t *testing.T) {
+	sys := newSystem(t, embedded, nil, dispatcher.Config{})
+	names := sys.webs(6)
+	b := must[*harp.Batch](t)(sys.caller.Target("web*").Call(t.Context(), "host.name", nil, harp.Subset("6")))
+	ended(t, b, harp.BatchSucceeded, "")
+	var hosts []string
+	for _, j := range allOf(t, sys.caller.Jobs(t.Context(), harp.JobFilter{Batch: b.ID()})) {
+		hosts = append(hosts, j.Host)
+	}
+	if !slices.Equal(hosts, names) {
+		t.Errorf("they are %v", hosts)
+	}
 }
 
 // Following a batch yields the records and ends of all members, from any number of its log on.
@@ -450,6 +468,9 @@ func TestFollowBatch(t *testing.T) {
 		last := all[len(all)-1]
 		if rest := allOf(t, b.Follow(ctx, harp.Since(last.Seq))); len(rest) != 1 || rest[0].End == nil {
 			t.Errorf("from the last on there are %+v", rest)
+		}
+		if rest := allOf(t, b.Follow(ctx, harp.Recent(1))); len(rest) != 1 || rest[0].Seq != last.Seq {
+			t.Errorf("the last one is %+v", rest)
 		}
 		if rest := allOf(t, b.Follow(ctx)); len(rest) > 0 {
 			t.Errorf("after its end there are %+v", rest)

@@ -105,6 +105,7 @@ func TestPreviewIsOfTheRequest(t *testing.T) {
 			"unfit":      {"*", nil, harp.ErrNotFound, "1 host, db01"},
 			"left out":   {"*", []harp.Option{harp.WhenUnfit(harp.SkipHost)}, nil, ""},
 			"no dry run": {"web*", []harp.Option{harp.DryRun(), harp.Drift("base")}, harp.ErrInvalid, "has no dry run"},
+			"queue":      {"web*", []harp.Option{harp.Queue(harp.Args{"q": strings.Repeat("q", 1010)}), harp.QueuePerHost()}, harp.ErrInvalid, "no room for the name of host web01"},
 			"confirmed":  {"web*", []harp.Option{harp.Confirmed("d")}, harp.ErrConflict, "not the digest of a preview"},
 		} {
 			got := must[harp.Preview](t)(sys.caller.Target(c.target).Preview(ctx, "host.name", nil, c.opts...))

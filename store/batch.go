@@ -73,6 +73,17 @@ func cloneClasses(classes []BatchClass) []BatchClass {
 	return c
 }
 
+// QueueOn is the queue that a batch with a queue for each host has on one: its name with that of the host in it. Errors:
+// harp.ErrInvalid (queue) where there is no room for it.
+func QueueOn(name harp.Value, host string) (harp.Value, error) {
+	var keys map[string]any
+	if err := name.Decode(&keys); err != nil {
+		return nil, err
+	}
+	keys["host"] = host
+	return harp.QueueName(keys)
+}
+
 // Unended is how many members of the batch have not ended, those on hosts that are not reached included.
 func (b *Batch) Unended() int {
 	if b.IsOver() {

@@ -369,6 +369,13 @@ var batchCorners = []rule{
 		w.checkBatch(b)
 		w.wants(w.try(w.members(b)[1], store.Event{Kind: store.CancelReq, At: w.now}).Err, store.ErrIllegal)
 	}},
+	{"batch/member/cancel/cancelling", "a member whose host is not reached any more, as its batch is being cancelled, has ended: a cancel of it is an error of that request alone", func(w *world) {
+		b, _ := w.begun(hostsOf(3), parallel(1))
+		w.change(b, store.BatchCancel)
+		w.wants(w.try(w.members(b)[2], store.Event{Kind: store.CancelReq, At: w.now}).Err, store.ErrIllegal)
+		w.checkBatch(b)
+		w.submit()
+	}},
 	{"batch/request", "the request of a member is that of its batch, also before its host is reached", func(w *world) {
 		b := w.batch(hostsOf(2))
 		in, err := w.st.Request(w.ctx(), w.members(b)[1].ID)

@@ -413,7 +413,9 @@ func stepOf(b *store.Batch, index int, host store.BatchHost, step int) (*store.J
 		}
 	}
 	if b.QueuePerHost && j.Queue != nil {
-		j.Queue = queueOf(j.Queue, host.Name)
+		if own, err := store.QueueOn(j.Queue, host.Name); err == nil { // else it was submitted before that was refused
+			j.Queue = own
+		}
 	}
 	j.Concurrency = max(j.Concurrency, 1)
 	i, _ := parseID(j.ID)
@@ -425,20 +427,6 @@ func beginMember(j *store.Job, now int64, reason string) store.Life {
 	l := store.Begin(fromNanos(now), reason)
 	l.Retry = j.Retry
 	return l
-}
-
-// queueOf is the name of a queue with the host's in it.
-func queueOf(name harp.Value, host string) harp.Value {
-	var keys map[string]any
-	if name.Decode(&keys) != nil {
-		return name
-	}
-	keys["host"] = host
-	with, err := harp.QueueName(keys)
-	if err != nil {
-		return name
-	}
-	return with
 }
 
 // ringBatch does what is due of a batch, but for its next hosts: settleBatches reaches them when all else that is due is done, as
