@@ -49,13 +49,14 @@ func (s StaticHosts) Hosts(context.Context) ([]HostSpec, error) { return s, nil 
 
 // HostScript is a registry filled by a program that prints one JSON object a line:
 // {"name": "web01", "address": "10.0.0.1:7442", "labels": {"role": "web"}}. Empty lines
-// are passed over; a key that is not known is refused, since it may be a misspelt one.
+// are passed over, and are all that one prints that knows of no host: a file that has lost its
+// content has none. A key that is not known is refused, since it may be a misspelt one.
 type HostScript struct {
 	Command []string // program and arguments
 }
 
 // Hosts runs the program, until ctx ends: then it is killed with what it has started.
-// Errors: that it could not be run, ended with another code than 0, printed more than 64
+// Errors: that it could not be run, ended with another code than 0, printed nothing, more than 64
 // MiB, or a line that is no host; the error names the line. ctx's.
 func (s HostScript) Hosts(ctx context.Context) ([]HostSpec, error) {
 	if len(s.Command) == 0 {
@@ -72,6 +73,8 @@ func (s HostScript) Hosts(ctx context.Context) ([]HostSpec, error) {
 		err = context.Cause(ctx)
 	case out.full:
 		err = fmt.Errorf("prints more than %d MiB", maxRegistry>>20)
+	case err == nil && len(out.kept) == 0:
+		err = errors.New("prints nothing; an empty line says that there are no hosts")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("hosts script %s: %w: %s", s.Command[0], err, firstLine(string(said.kept)))

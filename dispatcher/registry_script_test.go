@@ -52,3 +52,18 @@ func TestAnEndlessHostsScriptIsRefused(t *testing.T) {
 		t.Errorf("it returns %v", err)
 	}
 }
+
+// A hosts script whose file has lost its content does not say that all hosts are gone.
+func TestAHostsScriptThatPrintsNothingIsRefused(t *testing.T) {
+	t.Parallel()
+	for printed, isRefused := range map[string]bool{"": true, "\n": false} {
+		path := filepath.Join(t.TempDir(), "hosts")
+		if err := os.WriteFile(path, []byte(printed), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		hosts, err := dispatcher.HostScript{Command: []string{"cat", path}}.Hosts(t.Context())
+		if (err != nil) != isRefused || len(hosts) > 0 {
+			t.Errorf("printing %q it lists %v, %v", printed, hosts, err)
+		}
+	}
+}

@@ -35,7 +35,7 @@ func DispatcherKeys() []Key {
 		{Name: "data", Type: "folder", Meaning: "required: the store"},
 	}, tlsKeys, []Key{
 		{Name: "hosts", Type: "list", Meaning: "hosts besides those that dial in, each with name, address (where to dial it; none: it dials in) and labels", Live: true},
-		{Name: "hosts_script", Type: "list of texts", Meaning: "instead of hosts: a program, with arguments, that prints them: on each line a JSON object with name, address and labels. The previous hosts stay if it fails, takes more than 2 minutes, or prints a wrong line or more than 64 MiB", Live: true},
+		{Name: "hosts_script", Type: "list of texts", Meaning: "instead of hosts: a program, with arguments, that prints them: on each line a JSON object with name, address and labels. The previous hosts stay if it fails, takes more than 2 minutes, or prints nothing (an empty line says that there are none), a wrong line or more than 64 MiB", Live: true},
 		{Name: "hosts_refresh", Type: "duration", Default: "15m", Meaning: "how often the hosts are read again"},
 		{Name: "heartbeat", Type: "duration", Default: "10s", Meaning: "how often connections show that they are alive; less often with so many agents that this would exceed 200 a second"},
 		{Name: "offline_wait", Type: "duration", Default: "30s", Meaning: "how long an absent host may hold up a call that does not set this itself"},
