@@ -25,28 +25,17 @@ func TestUnwrittenValues(t *testing.T) {
 	short := func(i int) []byte { return fmt.Appendf(nil, "s%06d", i) }
 	long := func(i int) []byte { return bytes.Repeat([]byte{byte(i + 1), 7, 1}, 4<<10) }
 	zeros := fmt.Appendf(make([]byte, 8<<10), "end")
-	killed, made := t.TempDir(), t.TempDir()
-	e := openEngine(t, made)
+	var commits [][]rows.Write
 	for i := range n {
-		commit(t, e, rows.Write{Key: key(i), Value: long(i)}, rows.Write{Key: short(i), Value: []byte("short")}, rows.Write{Key: fmt.Append(nil, i), Value: zeros})
+		commits = append(commits, []rows.Write{{Key: key(i), Value: long(i)}, {Key: short(i), Value: []byte("short")}, {Key: fmt.Append(nil, i), Value: zeros}})
 	}
-	if err := os.CopyFS(killed, os.DirFS(made)); err != nil {
+	killed, mem := killedAfter(t, commits...)
+	values, err := os.ReadFile(filepath.Join(killed, vlog))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
-	read := func(name string) []byte {
-		content, err := os.ReadFile(filepath.Join(killed, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return content
-	}
-	mem, values := read(memLogs[0]), read(vlog)
 	begin := func(i int) int { return bytes.Index(values, key(i)) - 6 } // behind the header of the entry
 	end := func(i int) int { return begin(i) + 6 + len(key(i)) + 8 + len(long(i)) + 4 }
-	mem = mem[:bytes.LastIndex(mem, []byte("!badger!txn"))+11+8+1+4]
 	values = values[:max(end(n-1), bytes.LastIndex(values, []byte("end"))+3+4)]
 	versioned := func(i int) []byte { return values[begin(i)+6:][:len(key(i))+8] }
 	pointTo := func(offset, size int) []byte {
@@ -120,25 +109,32 @@ func TestUnwrittenValues(t *testing.T) {
 	}
 }
 
-// TestCollectedValueIsNotUnwritten opens a store that was killed after a value was moved that was deleted just then, and the file that
-// it went to collected, too: what was moved behind it has left its file, and is there.
-func TestCollectedValueIsNotUnwritten(t *testing.T) {
-	gone, kept, value := []byte("gone"), []byte("kept"), bytes.Repeat([]byte{1, 7, 2}, 4<<10)
-	killed, made := t.TempDir(), t.TempDir()
+// killedAfter makes a store of some commits that was killed, and returns the log of its memory table up to the end of the last.
+func killedAfter(t *testing.T, commits ...[]rows.Write) (dir string, mem []byte) {
+	t.Helper()
+	made, dir := t.TempDir(), t.TempDir()
 	e := openEngine(t, made)
-	commit(t, e, rows.Write{Key: gone, Value: value}, rows.Write{Key: kept, Value: value})
-	commit(t, e, rows.Write{Key: gone})
-	if err := os.CopyFS(killed, os.DirFS(made)); err != nil {
+	for _, writes := range commits {
+		commit(t, e, writes...)
+	}
+	if err := os.CopyFS(dir, os.DirFS(made)); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
-	mem, err := os.ReadFile(filepath.Join(killed, memLogs[0]))
+	mem, err := os.ReadFile(filepath.Join(dir, memLogs[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
-	mem = mem[:bytes.LastIndex(mem, []byte("!badger!txn"))+11+8+1+4]
+	return dir, mem[:bytes.LastIndex(mem, []byte("!badger!txn"))+11+8+1+4]
+}
+
+// TestCollectedValueIsNotUnwritten opens a store that was killed after a value was moved that was deleted just then, and the file that
+// it went to collected, too: what was moved behind it has left its file, and is there.
+func TestCollectedValueIsNotUnwritten(t *testing.T) {
+	gone, kept, value := []byte("gone"), []byte("kept"), bytes.Repeat([]byte{1, 7, 2}, 4<<10)
+	killed, mem := killedAfter(t, []rows.Write{{Key: gone, Value: value}, {Key: kept, Value: value}}, []rows.Write{{Key: gone}})
 	const header = 20
 	moved := func(key []byte, file uint32) (entry, pointer []byte) {
 		versioned := y.KeyWithTs(key, 1)
@@ -155,7 +151,7 @@ func TestCollectedValueIsNotUnwritten(t *testing.T) {
 	if err := os.Remove(filepath.Join(killed, "000001.vlog")); err != nil {
 		t.Fatal(err)
 	}
-	e = openEngine(t, killed)
+	e := openEngine(t, killed)
 	snap := view(t, e)
 	if got, err := snap.Get(kept); err != nil || !bytes.Equal(got, value) {
 		t.Errorf("what was moved behind it has %d bytes, %v", len(got), err)
@@ -174,20 +170,7 @@ func TestUnwrittenBeforeMuchThatWasMoved(t *testing.T) {
 	const moved, header = 200, 20
 	key := func(i int) []byte { return fmt.Appendf(nil, "k%06d", i) }
 	value := bytes.Repeat([]byte{1, 7, 2}, 32<<10)
-	killed, made := t.TempDir(), t.TempDir()
-	e := openEngine(t, made)
-	commit(t, e, rows.Write{Key: []byte("before"), Value: []byte("short")})
-	if err := os.CopyFS(killed, os.DirFS(made)); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
-	mem, err := os.ReadFile(filepath.Join(killed, memLogs[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	mem = mem[:bytes.LastIndex(mem, []byte("!badger!txn"))+11+8+1+4]
+	killed, mem := killedAfter(t, []rows.Write{{Key: []byte("before"), Value: []byte("short")}})
 	values := make([]byte, header)
 	for i := range moved {
 		versioned, pointer := y.KeyWithTs(key(i), 1), []byte(nil)
@@ -202,7 +185,7 @@ func TestUnwrittenBeforeMuchThatWasMoved(t *testing.T) {
 	}
 	overwrite(t, filepath.Join(killed, memLogs[0]), append(mem, make([]byte, 1<<10)...))
 	overwrite(t, filepath.Join(killed, "000001.vlog"), values)
-	e = openEngine(t, killed)
+	e := openEngine(t, killed)
 	snap := view(t, e)
 	for i := 1; i < moved; i++ {
 		if got, err := snap.Get(key(i)); err != nil || !bytes.Equal(got, value) {
@@ -220,18 +203,13 @@ func TestUnwrittenBeforeMuchThatWasMoved(t *testing.T) {
 func TestDamagedLastValueAfterTwoKills(t *testing.T) {
 	const vlog = "000001.vlog"
 	value := bytes.Repeat([]byte{1, 7, 2}, 4<<10)
-	killed, opened, again, made := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
-	copyInto := func(to, from string) {
-		if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+	opened, again := t.TempDir(), t.TempDir()
+	killed, _ := killedAfter(t, []rows.Write{{Key: []byte("before"), Value: value}},
+		[]rows.Write{{Key: []byte("short"), Value: []byte("short")}, {Key: []byte("long"), Value: value}})
+	copyInto := func(to string) {
+		if err := os.CopyFS(to, os.DirFS(killed)); err != nil {
 			t.Fatal(err)
 		}
-	}
-	e := openEngine(t, made)
-	commit(t, e, rows.Write{Key: []byte("before"), Value: value})
-	commit(t, e, rows.Write{Key: []byte("short"), Value: []byte("short")}, rows.Write{Key: []byte("long"), Value: value})
-	copyInto(killed, made)
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
 	}
 	name := filepath.Join(killed, vlog)
 	values, err := os.ReadFile(name)
@@ -240,7 +218,7 @@ func TestDamagedLastValueAfterTwoKills(t *testing.T) {
 	}
 	values[bytes.Index(values, []byte("long"))+5000] ^= 1
 	overwrite(t, name, values)
-	copyInto(opened, killed)
+	copyInto(opened)
 	if err := openEngine(t, opened).Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +226,7 @@ func TestDamagedLastValueAfterTwoKills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copyInto(again, killed)
+	copyInto(again)
 	for _, file := range files { // of all files the opening has changed these so far
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -256,7 +234,7 @@ func TestDamagedLastValueAfterTwoKills(t *testing.T) {
 		}
 		overwrite(t, filepath.Join(again, filepath.Base(file)), content)
 	}
-	e = openEngine(t, again)
+	e := openEngine(t, again)
 	snap := view(t, e)
 	if got, err := snap.Get([]byte("short")); err != nil || string(got) != "short" {
 		t.Errorf("what was committed with it is %q, %v", got, err)
