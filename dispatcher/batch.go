@@ -73,11 +73,12 @@ func (d *Dispatcher) admitBatch(ctx context.Context, req harp.Request, listed []
 	if err != nil {
 		return sub, err
 	}
-	return d.judgeBatch(req, found, silent, now)
+	found.noteSilent(silent)
+	return d.judgeBatch(req, found, now)
 }
 
 // judgeBatch is admitBatch for the hosts that were found.
-func (d *Dispatcher) judgeBatch(req harp.Request, found *candidates, silent map[string]bool, now time.Time) (sub store.BatchSubmission, err error) {
+func (d *Dispatcher) judgeBatch(req harp.Request, found *candidates, now time.Time) (sub store.BatchSubmission, err error) {
 	if err := d.checkHosts(req, found); err != nil {
 		return sub, err
 	}
@@ -87,9 +88,6 @@ func (d *Dispatcher) judgeBatch(req harp.Request, found *candidates, silent map[
 	}
 	if err := checkQueues(req, hosts); err != nil {
 		return sub, err
-	}
-	for i := range hosts {
-		hosts[i].away = hosts[i].away || silent[hosts[i].name]
 	}
 	if req.WhenOffline == harp.FailFast {
 		chosen := candidates{hosts: hosts, classes: found.classes}
@@ -112,7 +110,7 @@ func (d *Dispatcher) judgeBatch(req harp.Request, found *candidates, silent map[
 		host := store.BatchHost{Name: h.name, Class: h.class}
 		if found.classes[h.class].unfit != nil {
 			host.Unfit = harp.ReasonUnfit
-		} else if sub.Batch.SkipAway && silent[h.name] {
+		} else if sub.Batch.SkipAway && h.silent {
 			host.Unfit = harp.ReasonOffline
 		}
 		sub.Hosts = append(sub.Hosts, host)
@@ -219,14 +217,14 @@ func (d *Dispatcher) checkHosts(req harp.Request, found *candidates) error {
 // checkQueues refuses a batch with a queue for each host where a name of one would be too long: those hosts would share one. Errors:
 // harp.ErrInvalid (queue).
 func checkQueues(req harp.Request, hosts []candidate) error {
+	if !req.Batch.QueuePerHost {
+		return nil
+	}
 	longest := ""
 	for _, h := range hosts {
 		if len(h.name) > len(longest) {
 			longest = h.name
 		}
-	}
-	if !req.Batch.QueuePerHost {
-		return nil
 	}
 	if _, err := store.QueueOn(req.Queue, longest); err != nil {
 		return &harp.FieldError{Field: "queue", Message: fmt.Sprintf("has no room for the name of host %s: with that it may be %d bytes long", longest, harp.MaxQueueName)}

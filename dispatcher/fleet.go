@@ -265,11 +265,21 @@ type candidates struct {
 	classes []class
 }
 
+// noteSilent has hosts count as away that did not answer.
+func (c *candidates) noteSilent(silent map[string]bool) {
+	for i := range c.hosts {
+		if h := &c.hosts[i]; silent[h.name] {
+			h.away, h.silent = true, true
+		}
+	}
+}
+
 // candidate is a host that a target selects.
 type candidate struct {
-	name  string
-	class int  // its place among the classes
-	away  bool // neither online nor about to come back
+	name   string
+	class  int  // its place among the classes
+	away   bool // neither online nor about to come back
+	silent bool // did not answer when it was asked
 }
 
 // class is one of the ways in which hosts offer the procedure of a call, or do not.
@@ -505,9 +515,7 @@ func (d *Dispatcher) previewBatch(ctx context.Context, req harp.Request, listed 
 	if err != nil {
 		return harp.Preview{}, err
 	}
-	for i := range found.hosts {
-		found.hosts[i].away = found.hosts[i].away || silent[found.hosts[i].name]
-	}
+	found.noteSilent(silent)
 	p := *found.sumUp()
 	p.Digest = found.previewDigest(req)
 	p.Held = d.heldAmong(found, window.Start{Procedure: req.Procedure}, now).hosts
@@ -516,7 +524,7 @@ func (d *Dispatcher) previewBatch(ctx context.Context, req harp.Request, listed 
 	}
 	refused := checkNeeds(req, now)
 	if refused == nil {
-		_, refused = d.judgeBatch(req, found, silent, now)
+		_, refused = d.judgeBatch(req, found, now)
 	}
 	p.Refusal = harp.FailureOf(refused)
 	return p, nil

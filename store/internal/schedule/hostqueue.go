@@ -16,7 +16,7 @@ type hostQueue struct {
 	inHeads bool   // stands among its queue's heads
 	inReady bool   // and among its host's ready queues
 	synced  uint64 // what it has noticed of its queue's free slots,
-	allowed int    // and how many of its first jobs are allowed by them; not of a queue without limit
+	allowed int    // and how many of its first jobs are allowed by them; of a queue without limit all are
 }
 
 func hostQueueTree() *btree.BTreeG[*hostQueue] {
