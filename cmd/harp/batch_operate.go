@@ -23,7 +23,7 @@ func (c *cli) batchPauseCommand() *cobra.Command {
 				return err
 			}
 			approves := ""
-			if s, err := batch.Status(ctx); err == nil && (s.Reason == harp.BatchReasonWave || s.Reason == harp.BatchReasonApproval) {
+			if s, err := batch.Status(ctx); err == nil && isBeforeWave(s) {
 				approves = fmt.Sprintf(", which approves wave %d,", s.Wave)
 			}
 			return c.saidOfBatch(batch, harp.BatchPaused, "is paused; resume it%s with: harp batch resume %s", approves, batch.ID())
@@ -100,6 +100,25 @@ func (c *cli) wouldCancelBatch(ctx context.Context, batch *harp.Batch) error {
 	waiting, running := s.Counts[harp.StateQueued], countIn(s, activeStates)
 	return c.would(object{{"id", s.ID}, {"state", s.State}, {"waiting", waiting}, {"running", running}},
 		"batch %s is %s: %d of its members would not start, and of %d that may run cancellation would be requested", s.ID, batchStateText(s), waiting, running)
+}
+
+// resumeCommand is the command that ends the pause of a batch, and none that comes later.
+func resumeCommand(s harp.BatchStatus) string {
+	command := "harp batch resume " + s.ID
+	if awaitsApproval(s) {
+		command += fmt.Sprintf(" --wave %d", s.Wave)
+	}
+	return command
+}
+
+// awaitsApproval reports whether an approval of its wave lets a batch go on: not where somebody has paused it as well.
+func awaitsApproval(s harp.BatchStatus) bool {
+	return isBeforeWave(s) && (s.Pause == nil || s.Pause.By == (harp.Principal{}))
+}
+
+// isBeforeWave reports whether a batch is paused until its wave is approved, whatever it is paused for besides.
+func isBeforeWave(s harp.BatchStatus) bool {
+	return s.Reason == harp.BatchReasonWave || s.Reason == harp.BatchReasonApproval
 }
 
 // retriable are the flags that say which members of a batch are called again, with how the library has

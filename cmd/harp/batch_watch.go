@@ -321,20 +321,6 @@ func (w *batchWatch) detached() error {
 	return e
 }
 
-// resumeCommand is the command that ends the pause of a batch, and none that comes later.
-func resumeCommand(s harp.BatchStatus) string {
-	command := "harp batch resume " + s.ID
-	if awaitsApproval(s) {
-		command += fmt.Sprintf(" --wave %d", s.Wave)
-	}
-	return command
-}
-
-// awaitsApproval reports whether an approval of its wave lets a batch go on: not where somebody has paused it as well.
-func awaitsApproval(s harp.BatchStatus) bool {
-	return (s.Reason == harp.BatchReasonWave || s.Reason == harp.BatchReasonApproval) && (s.Pause == nil || s.Pause.By == (harp.Principal{}))
-}
-
 // print prints what comes of the log in the format that was asked for.
 func (w *batchWatch) print(entries iter.Seq2[harp.HostRecord, error]) error {
 	switch c := w.cli; {
