@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -222,6 +223,8 @@ func (a *attempt) runExchange(sub harp.Submission) error {
 		return a.refuseJob(ctx, "needs", "needs "+harp.NeedChain+", which the host's agent does not know")
 	}
 	switch {
+	case errors.Is(unread, errUnwanted):
+		return a.storeUnsent(ctx)
 	case errors.Is(unread, store.ErrDamaged):
 		return a.rejectJob(ctx, "damaged", "its request is damaged in the dispatcher's store", unread)
 	case unread != nil:
@@ -248,7 +251,7 @@ func (a *attempt) runExchange(sub harp.Submission) error {
 		switch {
 		case errors.Is(err, transport.ErrNoRoom) && !a.resumed: // the agent has not looked at the call
 			return a.storeNotNow(ctx, wire.NotNowBusy)
-		case errors.Is(err, errCancelled):
+		case errors.Is(err, errUnwanted):
 			return a.storeUnsent(ctx)
 		case err != nil:
 			return err
@@ -283,7 +286,24 @@ func (a *attempt) takeRequest(ctx context.Context, sub harp.Submission) (harp.Su
 	if err := a.awaitRoom(ctx, size); err != nil {
 		return sub, err
 	}
+	if isPaused, err := a.s.d.isPaused(ctx, a.job); isPaused || err != nil {
+		return sub, cmp.Or(err, errUnwanted)
+	}
 	return a.s.d.jobRequest(ctx, a.job)
+}
+
+// isPaused reports whether a job's batch or queue was paused since it was claimed.
+func (d *Dispatcher) isPaused(ctx context.Context, job *store.Job) (bool, error) {
+	if job.Batch != "" {
+		if b, err := d.store.Batch(ctx, job.Batch); err != nil || b.State == harp.BatchPaused {
+			return true, err
+		}
+	}
+	if job.Queue == nil {
+		return false, nil
+	}
+	q, err := d.store.Queue(ctx, job.Queue)
+	return q.Paused, err
 }
 
 // awaitRoom waits for room to send CALL, as long as nobody wants it to stop.
@@ -325,10 +345,10 @@ func (a *attempt) refuseJob(ctx context.Context, kind, message string) error {
 	return a.storeNotStarted(ctx, e)
 }
 
-// errCancelled is why a call is not sent.
-var errCancelled = errors.New("somebody wants it to stop")
+// errUnwanted is why a call is not sent that was claimed.
+var errUnwanted = errors.New("it was cancelled or paused meanwhile")
 
-// storeUnsent stores that a call that somebody wants to stop was not sent.
+// storeUnsent stores that a call was not sent: it waits again, or ends if somebody wants it to stop.
 func (a *attempt) storeUnsent(ctx context.Context) error {
 	return a.s.retryStore(ctx, func() error { return a.s.d.withdrawJob(a.job, 0) })
 }
@@ -356,7 +376,7 @@ func (a *attempt) sendCall(ctx context.Context, sub harp.Submission) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.wanted != nil {
-		return errCancelled
+		return errUnwanted
 	}
 	a.called, a.readies = true, a.s.readies.Load()
 	a.noteCalling(requestSize(sub))

@@ -3,6 +3,7 @@ package dispatcher_test
 import (
 	"context"
 	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/memory"
@@ -183,6 +185,116 @@ func TestWhatIsCancelledBeforeItIsSentDoesNotBegin(t *testing.T) {
 			}
 			time.Sleep(10 * time.Minute)
 			expectNothing(t, asked)
+		})
+	}
+}
+
+// TestWhatIsPausedBeforeItIsSentDoesNotBegin: a call that waits for room to be sent, behind others over a slow line, and whose batch, queue
+// or host is paused meanwhile is not sent when there is room, and is when it may start again.
+func TestWhatIsPausedBeforeItIsSentDoesNotBegin(t *testing.T) {
+	type waiting struct {
+		sys   *system
+		batch *harp.Batch
+		far   *rawAgent
+	}
+	queue := harp.Args{"q": 1}
+	onTwo := []harp.Option{harp.StopAfter("1")}
+	for name, c := range map[string]struct {
+		opts          []harp.Option
+		pause, resume func(t *testing.T, w waiting) error
+		reason        string
+	}{
+		"batch": {
+			pause:  func(t *testing.T, w waiting) error { return w.batch.Pause(t.Context(), "lunch") },
+			resume: func(t *testing.T, w waiting) error { return w.batch.Resume(t.Context()) },
+			reason: harp.ReasonBatch,
+		},
+		"batch that has stopped": {
+			opts: onTwo,
+			pause: func(t *testing.T, w waiting) error {
+				m := <-w.far.exchanges(t)
+				m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+				m.sendFrame(t, wire.TypeEnd, true, wire.End{Failure: failures.New("failed", "no").Err()})
+				close(m.over)
+				return nil
+			},
+			resume: func(t *testing.T, w waiting) error { return w.batch.Resume(t.Context()) },
+			reason: harp.ReasonBatch,
+		},
+		"queue": {
+			opts: []harp.Option{harp.Queue(queue)},
+			pause: func(t *testing.T, w waiting) error {
+				return w.sys.caller.Queues().Pause(t.Context(), queue, "disk", time.Time{})
+			},
+			resume: func(t *testing.T, w waiting) error { return w.sys.caller.Queues().Unpause(t.Context(), queue) },
+			reason: harp.ReasonPaused,
+		},
+		"host": {
+			pause: func(t *testing.T, w waiting) error {
+				_, err := w.sys.caller.Hosts().Pause(t.Context(), "web01", "disk", time.Time{})
+				return err
+			},
+			resume: func(t *testing.T, w waiting) error {
+				_, err := w.sys.caller.Hosts().Unpause(t.Context(), "web01")
+				return err
+			},
+			reason: harp.ReasonWindow,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, sys *system) {
+				const calls, size = 15, 1 << 20 // all that there is room for
+				hello := wire.Hello{Version: wire.Version, Instance: "i", Journal: "j", Features: []string{harp.NeedBatch}}
+				addr, tc, dial := sys.net.dial("dispatcher", "web01", transport.RoleAgent)
+				nc := slow{must[net.Conn](t)(dial(t.Context(), addr)).(transport.Link)}
+				a := must[*rawAgent](t)(sys.greetOn(t.Context(), nc, tc, hello, wire.Held{}))
+				asked := a.exchanges(t)
+				alive(a)
+				target, w := "web01", waiting{sys: sys}
+				if c.opts != nil && c.reason == harp.ReasonBatch {
+					addr, tc, dial := sys.net.dial("dispatcher", "web02", transport.RoleAgent)
+					w.far = must[*rawAgent](t)(sys.greetOn(t.Context(), must[net.Conn](t)(dial(t.Context(), addr)), tc, hello, wire.Held{}))
+					alive(w.far)
+					target = "web01,web02"
+				}
+				for range calls {
+					must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", harp.Args{"a": make([]byte, size-100)}, unlimited...))
+					synctest.Wait()
+				}
+				opts := append(slices.Clone(unlimited), c.opts...)
+				w.batch = must[*harp.Batch](t)(sys.caller.Target(target).Call(t.Context(), "work", harp.Args{"a": make([]byte, size-100)}, opts...))
+				synctest.Wait()
+				last := interrupted{job: w.batch.Job("web01")}
+				if s := last.status(t); s.State != harp.StateSent {
+					t.Fatalf("before the pause it is %s", s.State)
+				}
+				if err := c.pause(t, w); err != nil {
+					t.Fatal(err)
+				}
+				for n := range calls {
+					var m agentExchange
+					select {
+					case m = <-asked:
+					case <-time.After(time.Hour):
+						t.Fatalf("only %d calls are sent; the session: %v", n, a.tr.Err())
+					}
+					m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+					m.sendFrame(t, wire.TypeEnd, true, wire.End{})
+					close(m.over)
+				}
+				time.Sleep(10 * time.Minute)
+				expectNothing(t, asked)
+				if s := last.status(t); s.State != harp.StateQueued || s.Reason != c.reason || a.tr.Err() != nil {
+					t.Errorf("paused it is %s (%s); the session: %v", s.State, s.Reason, a.tr.Err())
+				}
+				if err := c.resume(t, w); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Minute)
+				if m := expectAttempt(t, asked, 1); m.call.Job != last.job.ID() {
+					t.Errorf("it is asked for %s", m.call.Job)
+				}
+			})
 		})
 	}
 }
