@@ -363,3 +363,26 @@ func TestBytesOfABatchThatIsNotStored(t *testing.T) {
 		must[*harp.Batch](t)(ada.Target("web01").Call(t.Context(), "p", big, wait))
 	})
 }
+
+// A batch that is submitted again under its id counts once among the bytes of its principal, although there was room for it twice.
+func TestBytesOfABatchThatIsSubmittedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := limitedSystem(t, memory.Open(nil), dispatcher.PrincipalLimits{BytesPerHour: 1 << 20})
+		ada := sys.callerAs("ada")
+		id := harp.JobID(harp.NewID())
+		call := func() *harp.Batch {
+			return must[*harp.Batch](t)(ada.Target("web01").Call(t.Context(), "p", harp.Args{"text": strings.Repeat("x", 100<<10)}, id,
+				harp.WhenUnfit(harp.SkipHost), harp.OfflineWait(harp.NoLimit)))
+		}
+		call()
+		once := usedBy(t, ada, "limits.per_principal.bytes_per_hour")
+		for range 3 {
+			if again := call(); !again.Existed() {
+				t.Fatal("it is another batch")
+			}
+		}
+		if used := usedBy(t, ada, "limits.per_principal.bytes_per_hour"); used != once || used < 100<<10 {
+			t.Errorf("it counts as %d bytes, after the first time as %d", used, once)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -376,6 +377,70 @@ func unfitError() error {
 	failure := failures.New("rejected", "the host was left out of its batch")
 	failure.Type = harp.ReasonUnfit
 	return failure.Err()
+}
+
+// A batch that is followed ends the command with the code of harp run, be its members' ends told as they come or before.
+func TestExitCodeOfAFollowedBatch(t *testing.T) {
+	requested := harp.BatchStatus{State: harp.BatchCancelled, Reason: harp.BatchReasonRequested}
+	paused := harp.BatchStatus{State: harp.BatchPaused, Reason: harp.BatchReasonOperator}
+	running := harp.BatchStatus{State: harp.BatchRunning}
+	for name, test := range map[string]struct {
+		failed, cancelled int              // of three that have ended
+		is                harp.BatchStatus // in which state; none: as it ended
+		code              int
+	}{
+		"all succeeded":                {0, 0, harp.BatchStatus{}, exitOK},
+		"some failed":                  {1, 0, harp.BatchStatus{}, exitFailed},
+		"cancelled":                    {0, 1, requested, exitCancelled},
+		"cancelled, and some failed":   {1, 1, requested, exitCancelled},
+		"cancelled as all had begun":   {0, 0, requested, exitCancelled},
+		"paused":                       {0, 0, paused, exitWaited},
+		"paused, and some failed":      {1, 0, paused, exitFailed},
+		"interrupted":                  {0, 0, running, exitDetached},
+		"interrupted, and some failed": {1, 0, running, exitDetached},
+	} {
+		for _, since := range []string{"", "--since 0"} {
+			synctest.Test(t, func(t *testing.T) {
+				f := ended(t, nil)
+				ends := slices.Concat(slices.Repeat([]harp.Result{{State: harp.StateFailed, Err: &harp.RemoteError{Type: "oops"}}}, test.failed),
+					slices.Repeat([]harp.Result{{State: harp.StateCancelled, Err: harp.ErrCancelled}}, test.cancelled))
+				for len(ends) < 3 {
+					ends = append(ends, harp.Result{State: harp.StateSucceeded, Value: harp.Value{0x03}})
+				}
+				f.batches = batchOf(batchID, 3)
+				s := f.batches.status(1)
+				s.Counts = map[harp.State]int{}
+				for i := range ends {
+					s.Counts[ends[i].State]++
+					f.batches.log[i].End = &ends[i]
+				}
+				if test.failed > 0 {
+					s.State = harp.BatchFailed
+				}
+				if test.is.State != "" {
+					s.State, s.Reason = test.is.State, test.is.Reason
+				}
+				ctx := t.Context()
+				if !s.State.Ended() {
+					s.Hosts, s.EndTime, s.Counts[harp.StateQueued] = 5, time.Time{}, 2
+					f.batches.more = make(chan harp.HostRecord)
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, time.Minute)
+					defer cancel()
+				}
+				f.batches.status = func(int) harp.BatchStatus { return s }
+				got := runFake(t, ctx, f, nil, append([]string{"batch", "follow", batchID}, strings.Fields(since)...)...)
+				told := strings.Count(got.stdout, "demo") + strings.Count(got.stderr, "F demo") + strings.Count(got.stderr, "C demo")
+				if got.code != test.code || (told > 0) != (since != "") {
+					t.Errorf("%s %s: got %+v, want %d", name, since, got, test.code)
+				}
+			})
+		}
+	}
+	f := ended(t, nil)
+	if got := runFake(t, t.Context(), f, nil, "batch", "follow", batchID); got.code != exitNotFound || got.stdout != "" {
+		t.Errorf("of one that is not there: got %+v", got)
+	}
 }
 
 // A batch that is paused, and nothing of it runs, ends the command, which says how to resume it.
