@@ -480,8 +480,8 @@ const clockSlack = time.Minute
 
 // firesAfter is the time until which nothing fires of a schedule: what was settled, or may have fired before the store was restored.
 func (s *scheduled) firesAfter() time.Time {
-	if s.state.Restored.After(s.state.Through) {
-		return s.state.Restored
+	if until := s.state.RestoredUntil(nil); until.After(s.state.Through) {
+		return until
 	}
 	return s.state.Through
 }

@@ -574,8 +574,8 @@ func (s *service) NextTimes(ctx context.Context, name string, from time.Time, n 
 // fires that is settled, as by a clock that was ahead.
 func (s *scheduled) toCome(now time.Time) time.Time {
 	from := now
-	if s.state.Restored.After(from) {
-		from = s.state.Restored
+	if until := s.state.RestoredUntil(nil); until.After(from) {
+		from = until
 	}
 	if s.state.Through.After(from) {
 		return s.state.Through

@@ -452,6 +452,35 @@ func TestScheduleRestored(t *testing.T) {
 	})
 }
 
+// TestScheduleRestoredByAClockThatIsBehind: a store is restored by a clock that is behind, which is set right before a dispatcher is started, or
+// once it runs. What the old store fired since the backup does not fire again, though it is late by less than CatchUp.
+func TestScheduleRestoredByAClockThatIsBehind(t *testing.T) {
+	const behind = 4 * time.Minute
+	for _, running := range []bool{false, true} {
+		inTimetable(t, nil, func(w *timetable) {
+			w.ahead.Store(int64(behind))
+			w.pass(1)
+			var backup bytes.Buffer
+			w.must(w.sys.Caller().Backup(w.Context(), &backup))
+			w.pass(2)
+			w.fired(4, 5, 6, 7)
+			w.sys.StopDispatcher()
+			w.sys.RestoreDispatcher(&backup) // by the clock of the test
+			if running {
+				w.ahead.Store(0)
+				w.restart(0)
+				w.ahead.Store(int64(behind))
+				w.status() // it reads its clock
+			} else {
+				w.restart(0)
+			}
+			w.pass(1)
+			w.fired(4, 5, 6, 7, 8)
+			w.wrote("missed catch_up 1-3", "missed restored 6-7")
+		})
+	}
+}
+
 // So it is with what is left of a backfill, and with times of a pause that may have been ended since the backup was made.
 func TestScheduleRestoredInAPause(t *testing.T) {
 	inTimetable(t, nil, func(w *timetable) {

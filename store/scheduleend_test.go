@@ -103,6 +103,7 @@ func TestScheduleEnds(t *testing.T) {
 		}, []string{"missed restored a6", "wait"}},
 		"waits after a restore by a clock that was ahead": {one, nil, harp.OverlapQueue, "r", func(l *store.ScheduleLife) {
 			*l = l.Restore(tick(20))
+			l.Unseen = false
 			l.Waiting, l.Waits = tick(6), []store.ScheduleEnd{endOf("a", 6, good)}
 		}, []string{"wait", "wait"}},
 	} {

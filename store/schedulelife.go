@@ -36,7 +36,9 @@ type ScheduleLife struct {
 	Pauses   []SchedulePause `msgpack:"pauses,omitempty"`   // in their order: the last one, and those before it whose times are not settled
 	Skips    []time.Time     `msgpack:"skips,omitempty"`    // nominal times to come that are in the ledger already, skipped by hand
 	Backfill []time.Time     `msgpack:"backfill,omitempty"` // nominal times of the past that are to fire once more, the oldest first
-	Restored time.Time       `msgpack:"restored,omitempty"` // nobody knows what fired until then, since the backup was made
+	Restored time.Time       `msgpack:"restored,omitempty"` // when it was, by the clock of whoever did that: see RestoredUntil
+	Unseen   bool            `msgpack:"unseen,omitempty"`   // nobody has looked at it since
+	Looked   time.Time       `msgpack:"looked,omitempty"`   // since when somebody has
 	Lost     []time.Time     `msgpack:"lost,omitempty"`     // what was left of a backfill as the backup was made, and is not told yet
 	Failures int             `msgpack:"failures,omitempty"` // runs in a row that did not succeed
 
@@ -156,6 +158,22 @@ const maxCounted = 10_000
 // it settles all that is due, each nominal time once, and then says when the next one is. Nothing before Through is
 // looked at again, however the clock is set. About ends of runs that the schedule comes after it decides alike: see nextEnd.
 func (l ScheduleLife) Next(r ScheduleRules, times ScheduleTimes, at ScheduleSight) ScheduleDecision {
+	if !l.Unseen {
+		return l.next(r, times, at)
+	}
+	if !l.Waiting.IsZero() && len(l.Waits) == 0 { // a clock that is behind does not tell that it may have fired
+		return l.settleWaiting(harp.TimeMissed, harp.TimeRestored, "")
+	}
+	l.Unseen, l.Looked = false, at.Awake
+	d := l.next(r, times, at)
+	if d.Kind == DecideWait {
+		return ScheduleDecision{Kind: DecideSettle, Life: l} // since when it is looked at is not forgotten
+	}
+	return d
+}
+
+// next is Next for a schedule at which somebody has looked since it was restored.
+func (l ScheduleLife) next(r ScheduleRules, times ScheduleTimes, at ScheduleSight) ScheduleDecision {
 	if len(l.Lost) > 0 {
 		return l.settleLost(times)
 	}
@@ -198,7 +216,7 @@ func (l ScheduleLife) Next(r ScheduleRules, times ScheduleTimes, at ScheduleSigh
 func (l ScheduleLife) nextWaiting(r ScheduleRules, times ScheduleTimes, at ScheduleSight) (ScheduleDecision, bool) {
 	nominal := l.Waiting
 	switch {
-	case len(l.Waits) == 0 && !nominal.After(l.Restored), slices.ContainsFunc(l.Waits, func(e ScheduleEnd) bool { return e.Restored }):
+	case len(l.Waits) == 0 && !nominal.After(l.RestoredUntil(at.Jumps)), slices.ContainsFunc(l.Waits, func(e ScheduleEnd) bool { return e.Restored }):
 		return l.settleWaiting(harp.TimeMissed, harp.TimeRestored, ""), true
 	case slices.ContainsFunc(l.Waits, func(e ScheduleEnd) bool { return e.isTooLate(r, at.Now) }):
 		return l.settleWaiting(harp.TimeMissed, harp.TimeTooLate, ""), true
@@ -252,7 +270,7 @@ func oneTime(outcome harp.TimeOutcome, reason, detail string, nominal time.Time)
 func (l ScheduleLife) judge(r ScheduleRules, at ScheduleSight, t ScheduleTime, first time.Time) LedgerRun {
 	p, paused := l.pauseAt(t.Time)
 	switch tooLate := r.isTooLate(t, at.Now); {
-	case !t.Time.After(l.Restored): // whether it was paused then nobody knows either
+	case !t.Time.After(l.RestoredUntil(at.Jumps)): // whether it was paused then nobody knows either
 		return oneTime(harp.TimeMissed, harp.TimeRestored, "", t.Nominal)
 	case paused:
 		return oneTime(harp.TimeSkipped, harp.TimePaused, p.detail(), t.Nominal)
@@ -276,7 +294,7 @@ func (l ScheduleLife) firstToFire(r ScheduleRules, times ScheduleTimes, at Sched
 	most := max(r.CatchUpMost, 1)
 	for before := at.Now.Add(1); most > 0; {
 		t, ok := times.Prev(before)
-		if !ok || !t.Nominal.After(l.Through) || r.isTooLate(t, at.Now) || !t.Time.After(l.Restored) {
+		if !ok || !t.Nominal.After(l.Through) || r.isTooLate(t, at.Now) || !t.Time.After(l.RestoredUntil(at.Jumps)) {
 			break
 		}
 		before = t.Nominal
@@ -320,8 +338,8 @@ func (l ScheduleLife) lastAlike(r ScheduleRules, times ScheduleTimes, at Schedul
 	for _, j := range at.Jumps {
 		changes = append(changes, j.From, j.To)
 	}
-	if !l.Restored.IsZero() {
-		changes = append(changes, l.Restored.Add(1))
+	if until := l.RestoredUntil(at.Jumps); !until.IsZero() {
+		changes = append(changes, until.Add(1))
 	}
 	for _, p := range l.Pauses {
 		changes = append(changes, p.Since, p.Until)
@@ -514,7 +532,7 @@ func (l ScheduleLife) AskBackfill(nominals []time.Time) (ScheduleLife, error) {
 // Restore returns the life of a schedule that was restored from a backup: no time until then fires, and none of the past is made up for, as
 // it may have fired since the backup was made.
 func (l ScheduleLife) Restore(at time.Time) ScheduleLife {
-	l.Restored, l.Lost, l.Backfill = at, slices.Concat(l.Lost, l.Backfill), nil
+	l.Restored, l.Unseen, l.Lost, l.Backfill = at, true, slices.Concat(l.Lost, l.Backfill), nil
 	l.Ends, l.Waits = slices.Clone(l.Ends), slices.Clone(l.Waits)
 	for _, ends := range [][]ScheduleEnd{l.Ends, l.Waits} {
 		for i := range ends {
@@ -522,6 +540,21 @@ func (l ScheduleLife) Restore(at time.Time) ScheduleLife {
 		}
 	}
 	return l
+}
+
+// RestoredUntil is the time until which nobody knows what fired since the backup was made, from which the schedule was restored: when somebody looked at it
+// first, since whoever had it before may have gone on until then. Where the clock was set forward since, that is by the clock as it is now.
+func (l ScheduleLife) RestoredUntil(jumps []ClockJump) time.Time {
+	until := l.Restored
+	if l.Looked.After(until) {
+		until = l.Looked
+	}
+	for _, j := range jumps {
+		if !until.IsZero() && !j.From.Before(until) {
+			until = until.Add(j.To.Sub(j.From))
+		}
+	}
+	return until
 }
 
 // settleLost decides about what was left of a backfill as the backup was made: it may have fired since.

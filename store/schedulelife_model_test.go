@@ -109,6 +109,10 @@ func (w *scheduleWorld) settle(t testing.TB, fails func() bool) {
 		if fails() {
 			continue
 		}
+		if before.Unseen && d.Kind == store.DecideSettle && d.Life.Through.Equal(before.Through) && d.Entry.Outcome == "" {
+			w.life = d.Life // it was looked at, and there is nothing to do
+			continue
+		}
 		if d.Fires == store.FireBackfill && d.Kind == store.DecideSettle {
 			w.checkLost(t, d)
 			continue
@@ -182,7 +186,7 @@ func (w *scheduleWorld) checkDecision(t testing.TB, before store.ScheduleLife, d
 func (w *scheduleWorld) checkWaited(t testing.TB, before store.ScheduleLife, d store.ScheduleDecision) {
 	t.Helper()
 	n := tickOf(before.Waiting)
-	if n <= w.restore {
+	if n <= w.restore || before.Unseen {
 		if d.Entry.Outcome != harp.TimeMissed || d.Entry.Reason != harp.TimeRestored {
 			w.fail(t, "time %d may have fired before a restore, and %+v", n, d)
 		}
@@ -382,6 +386,12 @@ func (w *scheduleWorld) unpauseNaively() {
 	}
 }
 
+// restored is that a backup was restored at a time, and somebody looks now.
+func (w *scheduleWorld) restored(at int) {
+	w.running, w.awake, w.restore, w.lost, w.again, w.jumps = "", w.now, w.now, w.again, nil, nil
+	w.life = w.life.Restore(tick(at))
+}
+
 // scheduleEvents are what may happen to a schedule. Between two of them it decides all there is, but where it says otherwise.
 var scheduleEvents = []struct {
 	name string
@@ -391,13 +401,17 @@ var scheduleEvents = []struct {
 	{"second", func(_ testing.TB, w *scheduleWorld) { w.now++ }, false},
 	{"away", func(_ testing.TB, w *scheduleWorld) { w.now += 7; w.awake = w.now }, false},
 	{"slow", func(_ testing.TB, w *scheduleWorld) { w.now += 4 }, true},
-	{"forward", func(_ testing.TB, w *scheduleWorld) { w.jumps = append(w.jumps, [2]int{w.now, w.now + 9}); w.now += 9 }, false},
-	{"full", func(_ testing.TB, w *scheduleWorld) { w.now += 5; w.full = w.now }, false},
-	{"restore", func(_ testing.TB, w *scheduleWorld) {
-		w.now += 3
-		w.running, w.awake, w.restore, w.lost, w.again = "", w.now, w.now, w.again, nil
-		w.life = w.life.Restore(tick(w.now))
+	{"forward", func(_ testing.TB, w *scheduleWorld) {
+		w.jumps = append(w.jumps, [2]int{w.now, w.now + 9})
+		if w.restore >= 0 && w.restore <= w.now {
+			w.restore += 9
+		}
+		w.now += 9
 	}, false},
+	{"full", func(_ testing.TB, w *scheduleWorld) { w.now += 5; w.full = w.now }, false},
+	{"restore", func(_ testing.TB, w *scheduleWorld) { w.now += 3; w.restored(w.now) }, false},
+	{"restore by a clock that is set right", func(_ testing.TB, w *scheduleWorld) { w.now += 3; w.restored(max(w.now-5, 0)) }, false},
+	{"restore by a clock that is behind", func(_ testing.TB, w *scheduleWorld) { w.now = max(w.now-5, 0); w.restored(w.now) }, false},
 	{"trigger", func(t testing.TB, w *scheduleWorld) { w.trigger(t, false) }, false},
 	{"trigger all the same", func(t testing.TB, w *scheduleWorld) { w.trigger(t, true) }, true},
 	{"backfill", func(t testing.TB, w *scheduleWorld) { w.backfill(t) }, false},
