@@ -29,7 +29,7 @@ var Hello = harp.NewProc[HelloArgs, HelloResult]("hello", "Greet somebody")
 
 // HelloArgs are the arguments of Hello.
 type HelloArgs struct {
-	Name string `json:"name" jsonschema:"who to greet"`
+	Name string `json:"name,omitempty" jsonschema:"who to greet; nobody by name if it is left out"`
 }
 
 // HelloResult is what Hello returns.
@@ -38,6 +38,9 @@ type HelloResult struct {
 }
 
 func hello(ctx context.Context, in HelloArgs) (HelloResult, error) {
+	if in.Name == "" {
+		return HelloResult{Msg: "hello from " + hostName(ctx)}, nil
+	}
 	return HelloResult{Msg: fmt.Sprintf("hello %s from %s", in.Name, hostName(ctx))}, nil
 }
 

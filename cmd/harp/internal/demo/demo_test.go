@@ -64,9 +64,11 @@ func described(schema []byte, param string) bool {
 }
 
 func TestHello(t *testing.T) {
-	got, err := hello(t.Context(), HelloArgs{Name: "Ada"})
-	if err != nil || !strings.HasPrefix(got.Msg, "hello Ada from ") {
-		t.Errorf("hello = %+v, %v", got, err)
+	for name, want := range map[string]string{"Ada": "hello Ada from ", "": "hello from "} {
+		got, err := hello(t.Context(), HelloArgs{Name: name})
+		if err != nil || !strings.HasPrefix(got.Msg, want) {
+			t.Errorf("hello %q = %+v, %v, want %q", name, got, err, want)
+		}
 	}
 }
 
