@@ -181,7 +181,7 @@ var retriedByDefault = []string{
 // cancelled(batch): lost ones, and what may have run before it was cancelled, only when they are
 // named. Of a batch that is paused only what has ended counts. Procedure, arguments and options are
 // those of this batch, but Subset, Confirmed, StartAfter, StartBefore and the idempotency key; opts
-// go over them.
+// go over them, of a chain over those of each step.
 //
 // Errors: ErrConflict while this batch runs, ErrNotFound (it, or no member is in such a state),
 // ErrInvalid (retry: which), ErrPruned, and as [Target.Call].
@@ -229,7 +229,8 @@ func (b *Batch) retryRequest(ctx context.Context, which []string, opts []Option)
 		o.Batch.Retry = slices.Clone(which)
 	}
 	on := Request{Target: old.Target, List: old.List, RetryOf: b.id}
-	req, err := newBatchRequest(on, old.Procedure, old.Args, slices.Concat([]Option{again}, opts))
+	ofSteps := func(o *CallOptions) { old.limitSteps(o) }
+	req, err := newBatchRequest(on, old.Procedure, old.Args, slices.Concat([]Option{again}, opts, []Option{ofSteps}))
 	if err != nil {
 		return Request{}, WrapCallError(old.Procedure, old.Target, err)
 	}

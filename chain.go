@@ -133,6 +133,17 @@ func chainOptions(steps []Step, opts []Option) (first Step, all []Option, err er
 	return first, slices.Concat(opts, []Option{chain}, first.Options), nil
 }
 
+// limitSteps gives each step of the chain that is made again what was given for all of it: SilenceTimeout, MaxExecTime and Retry.
+func (r *Request) limitSteps(o *CallOptions) {
+	o.Batch.Then = slices.Clone(o.Batch.Then)
+	for n := range o.Batch.Then {
+		s := &o.Batch.Then[n]
+		setIf(&s.SilenceTimeout, o.SilenceTimeout, o.set.timeout || o.SilenceTimeout != r.SilenceTimeout)
+		setIf(&s.MaxExecTime, o.MaxExecTime, o.set.maxExec || o.MaxExecTime != r.MaxExecTime)
+		setIf(&s.Retry, o.Retry, o.set.retry || !o.Retry.equal(r.Retry))
+	}
+}
+
 // checkOfStep refuses options that are not those of a step of a chain.
 func (o *CallOptions) checkOfStep() error {
 	if err := o.checkGiven(); err != nil {

@@ -62,8 +62,8 @@ type CallOptions struct {
 // settings remembers what was given, so that a given zero is refused and not taken
 // for the default.
 type settings struct {
-	timeout, maxExec, offlineWait, concurrency, key, none bool
-	batch                                                 batchSettings
+	timeout, maxExec, retry, offlineWait, concurrency, key, none bool
+	batch                                                        batchSettings
 }
 
 // An Option changes one thing about a call. Options stack from Caller to Host to
@@ -136,7 +136,7 @@ func Label(key, value string) Option {
 // by naming one the caller says that the procedure may run more than once.
 func Retry(p RetryPolicy) Option {
 	p.On = slices.Clone(p.On)
-	return func(o *CallOptions) { o.Retry = p }
+	return func(o *CallOptions) { o.Retry, o.set.retry = p, true }
 }
 
 // DryRun asks the procedure to say what it would do, and to do nothing. One that has no
@@ -167,6 +167,7 @@ func Options(given CallOptions) Option {
 func (o *CallOptions) merge(given CallOptions) {
 	given.set.timeout = given.set.timeout || given.SilenceTimeout != 0
 	given.set.maxExec = given.set.maxExec || given.MaxExecTime != 0
+	given.set.retry = given.set.retry || !given.Retry.IsZero()
 	given.set.offlineWait = given.set.offlineWait || given.OfflineWait != 0
 	given.set.concurrency = given.set.concurrency || given.Concurrency != 0
 	setIf(&o.JobID, given.JobID, given.JobID != "")
@@ -180,7 +181,7 @@ func (o *CallOptions) merge(given CallOptions) {
 	setIf(&o.OfflineWait, given.OfflineWait, given.set.offlineWait)
 	setIf(&o.WhenOffline, given.WhenOffline, given.WhenOffline != "")
 	setIf(&o.Info, given.Info, given.Info != nil)
-	setIf(&o.Retry, given.Retry, !given.Retry.IsZero())
+	setIf(&o.Retry, given.Retry, given.set.retry)
 	setIf(&o.DryRun, true, given.DryRun)
 	setIf(&o.TraceParent, given.TraceParent, given.TraceParent != "")
 	setIf(&o.IdempotencyKey, given.IdempotencyKey, given.IdempotencyKey != "")
@@ -191,6 +192,7 @@ func (o *CallOptions) merge(given CallOptions) {
 	}
 	o.set.timeout = o.set.timeout || given.set.timeout
 	o.set.maxExec = o.set.maxExec || given.set.maxExec
+	o.set.retry = o.set.retry || given.set.retry
 	o.set.offlineWait = o.set.offlineWait || given.set.offlineWait
 	o.set.concurrency = o.set.concurrency || given.set.concurrency
 	o.set.key = o.set.key || given.set.key

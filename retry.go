@@ -1,6 +1,9 @@
 package harp
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // RetryPolicy says which outcomes of an attempt are followed by another, of the same
 // job on the same host. A call that was proven not to have started is sent again in
@@ -32,6 +35,10 @@ const maxAttempts = 100
 // IsZero reports whether nothing was said.
 func (p RetryPolicy) IsZero() bool {
 	return len(p.On) == 0 && p.Attempts == 0 && p.Backoff == 0 && p.MaxBackoff == 0
+}
+
+func (p RetryPolicy) equal(other RetryPolicy) bool {
+	return slices.Equal(p.On, other.On) && p.Attempts == other.Attempts && p.Backoff == other.Backoff && p.MaxBackoff == other.MaxBackoff
 }
 
 // check returns ErrInvalid, naming the field, for a policy that cannot be.

@@ -158,8 +158,9 @@ func (c *cli) batchRetryCommand() *cobra.Command {
 		Short: "Call the failed hosts of a batch again, as a new batch",
 		Long: `Call hosts of a batch again, as a new batch that names the old one: by default those that
 failed or did not start. The old batch must have ended or be paused. Procedure, arguments
-and options are those of the old batch unless they are given. It first says what it will do
-and asks, as harp run does; without a terminal only a dangerous procedure needs -y.
+and options are those of the old batch unless they are given; time limits and retries that
+are given hold for every step of a chain. It first says what it will do and asks, as harp
+run does; without a terminal only a dangerous procedure needs -y.
 
 Members that were lost, or cancelled while they ran, may have done something: they are
 called again only with --lost and --cancelled.`,
@@ -169,6 +170,7 @@ called again only with --lost and --cancelled.`,
 	}
 	c.bindBatch(cmd, &f)
 	flags := cmd.Flags()
+	f.bindChain(flags)
 	for i, r := range retriable {
 		flags.BoolVar(&asked[i], r.flag, false, r.usage)
 	}

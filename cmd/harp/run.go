@@ -246,6 +246,7 @@ func (f *batchFlags) batchOptions() ([]harp.Option, error) {
 		"approve-first":  func(to *harp.CallOptions) { to.Batch.ApproveFirst = o.ApproveFirst },
 		"shuffle":        func(to *harp.CallOptions) { to.Batch.Shuffle = o.Shuffle },
 		"ping":           func(to *harp.CallOptions) { to.Batch.Probe = o.Probe },
+		"each-step":      func(to *harp.CallOptions) { to.Batch.EachStep = o.EachStep },
 		"queue-per-host": func(to *harp.CallOptions) { to.Batch.QueuePerHost = o.QueuePerHost },
 	} {
 		if f.set.Changed(name) {

@@ -787,6 +787,30 @@ func TestFlagsOfABatchRetry(t *testing.T) {
 	}
 }
 
+// Flags of a repetition of a chain hold for each of its steps, or are of all of it.
+func TestFlagsOfAChainRetry(t *testing.T) {
+	f := running(t, 3)
+	f.feed.requests = map[string]harp.Request{batchID: {
+		ID: batchID, Needs: []string{harp.NeedBatch, harp.NeedChain}, Target: "demo*", Procedure: "count", Args: harp.Value{0xc0}, MaxExecTime: time.Second,
+		Batch: harp.BatchOptions{Then: []harp.ChainStep{{Procedure: "hello", Args: harp.Value{0xc0}, MaxExecTime: time.Second, SilenceTimeout: time.Second}}, EachStep: true, RebootWait: time.Hour},
+	}}
+	flags := "--max-exec-time 2m --timeout 3m --retry failed --attempts 2 --each-step=false --reboot-wait 4m"
+	got := runFake(t, t.Context(), f, nil, append([]string{"batch", "retry", batchID, "-d"}, strings.Fields(flags)...)...)
+	if got.code != exitOK || len(f.submitted) != 1 {
+		t.Fatalf("got %+v and %d submissions", got, len(f.submitted))
+	}
+	r := f.submitted[0]
+	for n := range r.Steps() {
+		s, err := r.AtStep(n + 1)
+		if err != nil || s.MaxExecTime != 2*time.Minute || s.SilenceTimeout != 3*time.Minute || s.Retry.Attempts != 2 || len(s.Retry.On) != 1 {
+			t.Errorf("step %d is asked for as %+v, %v", n+1, s, err)
+		}
+	}
+	if r.Batch.EachStep || r.Batch.RebootWait != 4*time.Minute {
+		t.Errorf("asked for %+v", r.Batch)
+	}
+}
+
 // A concurrency that would be ignored is refused of what is called again as of what is called the first time.
 func TestConcurrencyOfARetry(t *testing.T) {
 	for _, command := range []string{"batch retry " + batchID, "job retry " + batchID, "run demo* count to=3 -y", "call demo1 count to=3"} {

@@ -16,6 +16,11 @@ import (
 // bindSteps adds the flag that has a chain in the place of one procedure.
 func (f *batchFlags) bindSteps(flags *pflag.FlagSet) {
 	flags.StringVar(&f.stepsFile, "steps", "", "instead of PROCEDURE, a chain: call on each host the procedures listed in this `file`, one after the other; - is stdin")
+	f.bindChain(flags)
+}
+
+// bindChain adds the flags of a chain, be it new or made again.
+func (f *batchFlags) bindChain(flags *pflag.FlagSet) {
 	flags.Var(&f.rebootWait, "reboot-wait", "in a chain: wait this long for the host after a step that ends with a reboot (default 30m)")
 	flags.BoolVar(&f.options.EachStep, "each-step", false, "in a chain: maintenance windows hold back every step, not only the first")
 }
