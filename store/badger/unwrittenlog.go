@@ -147,7 +147,8 @@ func (e logEntry) pointer() (p valuePointer, ok bool) {
 }
 
 // isUnwritten reports whether the value of a key was never written: its file, which would be the newest, is not there, or ends before it, or has
-// only zeros in a block of it. One that is damaged is not; nor is one whose file was collected, as it was deleted while it was moved.
+// only zeros in a block of it. The first two are so where the file system has lost that it made the file, or that the file has grown. One that is
+// damaged is not; nor is one whose file was collected, as it was deleted while it was moved.
 func isUnwritten(dir string, key []byte, p valuePointer, newest int) (bool, error) {
 	f, err := os.Open(filepath.Join(dir, fmt.Sprintf(vlogFormat, p.File)))
 	if errors.Is(err, fs.ErrNotExist) {

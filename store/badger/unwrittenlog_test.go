@@ -130,6 +130,43 @@ func killedAfter(t *testing.T, commits ...[]rows.Write) (dir string, mem []byte)
 	return dir, mem[:bytes.LastIndex(mem, []byte("!badger!txn"))+11+8+1+4]
 }
 
+// TestUnwrittenFiles opens stores where a value was moved to a new file of the value log, as a file system may leave that which aborted its
+// journal: it has lost the file, or that it has grown, and with that what was written to it. The value is where it was before.
+func TestUnwrittenFiles(t *testing.T) {
+	const header = 20
+	key, value := []byte("key"), bytes.Repeat([]byte{1, 7, 2}, 4<<10)
+	versioned := y.KeyWithTs(key, 1)
+	var pointer []byte
+	for _, n := range []int{2, len(logEntry(0, versioned, value)), header} {
+		pointer = binary.NativeEndian.AppendUint32(pointer, uint32(n))
+	}
+	for name, c := range map[string]struct {
+		isThere bool
+		size    int
+	}{
+		"it is missing":         {false, 0},
+		"it is empty":           {true, 0},
+		"it ends at its header": {true, header},
+	} {
+		t.Run(name, func(t *testing.T) {
+			killed, mem := killedAfter(t, []rows.Write{{Key: key, Value: value}})
+			overwrite(t, filepath.Join(killed, memLogs[0]), slices.Concat(mem, logEntry(1<<1, versioned, pointer), make([]byte, 1<<10)))
+			if c.isThere {
+				overwrite(t, filepath.Join(killed, "000002.vlog"), make([]byte, c.size))
+			}
+			e := openEngine(t, killed)
+			snap := view(t, e)
+			if got, err := snap.Get(key); err != nil || !bytes.Equal(got, value) {
+				t.Errorf("the value has %d bytes, %v", len(got), err)
+			}
+			snap.Close()
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // TestCollectedValueIsNotUnwritten opens a store that was killed after a value was moved that was deleted just then, and the file that
 // it went to collected, too: what was moved behind it has left its file, and is there.
 func TestCollectedValueIsNotUnwritten(t *testing.T) {
