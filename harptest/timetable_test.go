@@ -329,6 +329,31 @@ func TestScheduleWithoutSpace(t *testing.T) {
 	})
 }
 
+// TestWhatComesAfterOthersWithoutSpace: without space what comes after others is missed as times are, at once where that can be told, and else it fires once there is
+// space, if it is not too late then.
+func TestWhatComesAfterOthersWithoutSpace(t *testing.T) {
+	inTimetable(t, func(s *harp.Schedule) { s.Overlap = harp.OverlapAllow }, func(w *timetable) {
+		w.must(w.schedules().Put(w.Context(), harp.Schedule{Name: "next", Overlap: harp.OverlapAllow, After: []harp.Dependency{{Schedule: "s"}}, Request: w.request("web*", "work")}))
+		w.takes.Store(int64(45 * time.Second))
+		for _, space := range []store.Space{store.SpaceLow, store.SpaceCritical} {
+			w.pass(1)
+			w.sys.SetSpace(space) // as a run of s goes on
+			w.pass(1)
+			w.sys.SetSpace(store.SpacePlenty)
+			w.pass(2)
+		}
+		w.wrote("missed no_space 2-2")
+		var got []string
+		for e, err := range w.schedules().Ledger(w.Context(), harp.LedgerFilter{Schedule: "next"}) {
+			w.must(err)
+			got = append(got, strings.TrimSpace(fmt.Sprint(e.Outcome, " ", e.Reason, " ", e.From.Sub(w.begun).Truncate(time.Second))))
+		}
+		if slices.Reverse(got); !slices.Equal(got, []string{"missed no_space 1m45s", "fired  3m45s", "fired  4m45s", "fired  6m30s", "fired  7m16s", "fired  7m45s"}) {
+			w.Errorf("its ledger is %q", got)
+		}
+	})
+}
+
 // What a schedule has started goes on when it is deleted, and its ledger stays.
 func TestScheduleDeletedWhileItRuns(t *testing.T) {
 	inTimetable(t, nil, func(w *timetable) {
