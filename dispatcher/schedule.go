@@ -130,7 +130,10 @@ func (s *scheduled) Prev(before time.Time) (store.ScheduleTime, bool) {
 func (s *scheduled) rules() store.ScheduleRules {
 	r := store.ScheduleRules{
 		Overlap: s.Schedule.Overlap, CatchUp: s.Schedule.CatchUp, CatchUpMost: s.Schedule.CatchUpMost, PauseOnFailure: s.Schedule.PauseOnFailure,
-		Put: s.Changed, After: s.Schedule.After,
+		After: s.Schedule.After,
+	}
+	if s.state.Version > 1 {
+		r.Put = s.Changed
 	}
 	if r.CatchUp == 0 {
 		r.CatchUp = defaultCatchUp

@@ -187,8 +187,13 @@ func (r *randomSchedules) act() {
 		if r.follows && c.IntN(3) == 0 { // one that is deleted and put anew would fire again
 			by = -by
 		}
+		is, err := r.d.schedules.find("a")
+		isFresh := err == nil && is.state.Fresh
 		r.ahead.Add(int64(by))
 		r.d.now()
+		if n := len(r.eras); isFresh && r.now().Before(r.eras[n-1].from) {
+			r.eras[n-1].from = r.now() // its times come
+		}
 		r.note("the clock is set by %v", by)
 	case n < 18:
 		r.close()

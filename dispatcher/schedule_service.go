@@ -199,7 +199,7 @@ func (d *Dispatcher) puttingSchedule(old *scheduled, put putSchedule, spec *sche
 	next := &scheduled{putSchedule: put, name: sch.Name, spec: spec}
 	switch {
 	case old == nil || old.revision == 0:
-		step.State = store.ScheduleState{ScheduleLife: store.ScheduleLife{Through: now}}
+		step.State = store.ScheduleState{ScheduleLife: store.ScheduleLife{Through: now, Fresh: old == nil && d.hasNoLedger(sch.Name)}}
 		if runs := d.store.ScheduleRuns(sch.Name); len(runs) > 0 { // of one that was deleted, or lost
 			step.State.Runs = runs[max(0, len(runs)-maxRuns):]
 			step.State.LastBatch = runs[len(runs)-1].Batch
@@ -221,6 +221,12 @@ func (d *Dispatcher) puttingSchedule(old *scheduled, put putSchedule, spec *sche
 	e.By = put.By
 	step.Events = append(step.Events, e)
 	return &step, nil
+}
+
+// hasNoLedger reports whether there never was a schedule of this name of which a time was settled.
+func (d *Dispatcher) hasNoLedger(name string) bool {
+	page, err := d.store.ScheduleLedger(d.ctx, harp.LedgerFilter{Schedule: name, Limit: 1}, "")
+	return err == nil && len(page.Items) == 0 && page.Cursor == ""
 }
 
 // noSpaceFor is the error of a change for which times that are due are to be settled first, which there was no space for.

@@ -354,6 +354,38 @@ func TestWhatComesAfterOthersWithoutSpace(t *testing.T) {
 	})
 }
 
+// TestAScheduleThatIsPutWhileTheClockIsAhead: once the clock is set right its times come, as nothing has fired of it. One of a name that had another before, whose times may have fired
+// while the clock was ahead, is silent until then.
+func TestAScheduleThatIsPutWhileTheClockIsAhead(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		inTimetable(t, func(s *harp.Schedule) { s.Name = "other" }, func(w *timetable) {
+			w.must(w.schedules().Delete(w.Context(), "other"))
+			w.ahead.Store(int64(time.Hour))
+			put := func() {
+				w.must(w.schedules().Put(w.Context(), harp.Schedule{Name: "s", Cron: "* * * * *", Request: w.request("web*", "work")}))
+			}
+			put()
+			want := []int{1, 2}
+			if again {
+				w.pass(1)
+				w.must(w.schedules().Delete(w.Context(), "s"))
+				put()
+				want = []int{61}
+			}
+			w.ahead.Store(0)
+			w.status() // it reads its clock
+			w.pass(2)
+			w.fired(want...)
+			w.wrote()
+			if !again { // and they are as late as others
+				w.sys.StopDispatcher()
+				w.restart(20)
+				w.wrote("missed down 3-12", "missed catch_up 13-21")
+			}
+		})
+	}
+}
+
 // What a schedule has started goes on when it is deleted, and its ledger stays.
 func TestScheduleDeletedWhileItRuns(t *testing.T) {
 	inTimetable(t, nil, func(w *timetable) {

@@ -14,7 +14,7 @@ type ScheduleRules struct {
 	CatchUp        time.Duration // by how much later than its time it may still fire
 	CatchUpMost    int           // how many of the times that are due may fire, the last ones; at least 1
 	PauseOnFailure int           // after so many runs in a row that did not succeed the schedule pauses itself; 0: never
-	Put            time.Time     // since when its times are these: one that waited for the jitter of others is no later than since then
+	Put            time.Time     // since when its times are these, if they were others before: one that waited for the jitter of others is no later than since then
 
 	After []harp.Dependency // what it comes after, if it has no times
 }
@@ -32,6 +32,7 @@ func (r ScheduleRules) isTooLate(t ScheduleTime, now time.Time) bool {
 // its other methods. None of them reads a clock, and none changes the life that it is asked of.
 type ScheduleLife struct {
 	Through  time.Time       `msgpack:"through"`            // the last nominal time that is settled: it has fired, is in the ledger, or waits
+	Fresh    bool            `msgpack:"fresh,omitempty"`    // no time was settled since it was put, nor of another one of its name
 	Waiting  time.Time       `msgpack:"waiting,omitempty"`  // the nominal time that waits for the end of the last batch
 	Pauses   []SchedulePause `msgpack:"pauses,omitempty"`   // in their order: the last one, and those before it whose times are not settled
 	Skips    []time.Time     `msgpack:"skips,omitempty"`    // nominal times to come that are in the ledger already, skipped by hand
@@ -174,6 +175,10 @@ func (l ScheduleLife) Next(r ScheduleRules, times ScheduleTimes, at ScheduleSigh
 
 // next is Next for a schedule at which somebody has looked since it was restored.
 func (l ScheduleLife) next(r ScheduleRules, times ScheduleTimes, at ScheduleSight) ScheduleDecision {
+	if l.Fresh && at.Now.Before(l.Through) { // the clock was ahead as it was put: nothing has fired that comes now
+		l.Through = at.Now
+		return ScheduleDecision{Kind: DecideSettle, Life: l}
+	}
 	if len(l.Lost) > 0 {
 		return l.settleLost(times)
 	}
@@ -406,7 +411,7 @@ func (d ScheduleDecision) Instead(outcome harp.TimeOutcome, reason, detail strin
 
 // settled returns the life with a nominal time, and all before it, settled.
 func (l ScheduleLife) settled(nominal time.Time) ScheduleLife {
-	l.Through = nominal
+	l.Through, l.Fresh = nominal, false
 	l.Skips = slices.DeleteFunc(slices.Clone(l.Skips), func(t time.Time) bool { return !t.After(nominal) })
 	return l
 }
@@ -525,14 +530,14 @@ func (l ScheduleLife) AskBackfill(nominals []time.Time) (ScheduleLife, error) {
 	case nominals[n-1].After(l.Through) || slices.ContainsFunc(nominals, l.Waiting.Equal):
 		return l, fmt.Errorf("%w: a backfill of a time that is to come", ErrIllegal)
 	}
-	l.Backfill = slices.Clone(nominals)
+	l.Backfill, l.Fresh = slices.Clone(nominals), false
 	return l, nil
 }
 
 // Restore returns the life of a schedule that was restored from a backup: no time until then fires, and none of the past is made up for, as
 // it may have fired since the backup was made.
 func (l ScheduleLife) Restore(at time.Time) ScheduleLife {
-	l.Restored, l.Unseen, l.Lost, l.Backfill = at, true, slices.Concat(l.Lost, l.Backfill), nil
+	l.Restored, l.Unseen, l.Fresh, l.Lost, l.Backfill = at, true, false, slices.Concat(l.Lost, l.Backfill), nil
 	l.Ends, l.Waits = slices.Clone(l.Ends), slices.Clone(l.Waits)
 	for _, ends := range [][]ScheduleEnd{l.Ends, l.Waits} {
 		for i := range ends {
