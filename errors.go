@@ -31,6 +31,10 @@ var (
 	ErrDuplicateHost = errors.New("harp: host is already connected") // another agent with this name is alive
 )
 
+// ConflictOfKey is the Type that the [Failure] of an ErrConflict has which is about an idempotency key, and not about the id of
+// its request: nothing is stored under that.
+const ConflictOfKey = "idempotency_key"
+
 // A Fault says who has to act on an error: whom to page.
 type Fault string
 

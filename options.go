@@ -153,8 +153,8 @@ func TraceParent(s string) Option { return func(o *CallOptions) { o.TraceParent 
 // IdempotencyKey makes the call happen once: another one with this key by the same
 // caller, of the same procedure on the same host, within ttl after the first is the
 // job of the first, whatever has become of it and whatever [JobID] says; with other
-// arguments it is ErrConflict. The key has 1 to 256 bytes, ttl is from 1 second to
-// 30 days.
+// arguments it is ErrConflict, of the type [ConflictOfKey], which names that job. The
+// key has 1 to 256 bytes, ttl is from 1 second to 30 days.
 func IdempotencyKey(key string, ttl time.Duration) Option {
 	return func(o *CallOptions) { o.IdempotencyKey, o.IdempotencyTTL, o.set.key = key, ttl, true }
 }

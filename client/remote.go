@@ -313,10 +313,14 @@ func (r *remote) submitJobs(ctx context.Context, q request, calls int, id func(c
 	return done, nil
 }
 
-// isOtherRequest reports whether an error says that the id of a request is another's: an ErrConflict that has
-// no type. One that has is about what the request wants, and was perhaps not so when it was sent before.
+// isOtherRequest reports whether an error says that the id of a request, or its key, is another's: an ErrConflict that has
+// no type, or that of keys. Any other is about what the request wants, and was perhaps not so when it was sent before.
 func isOtherRequest(err error) bool {
-	return errors.Is(err, harp.ErrConflict) && harp.FailureOf(err).Type == ""
+	if !errors.Is(err, harp.ErrConflict) {
+		return false
+	}
+	kind := harp.FailureOf(err).Type
+	return kind == "" || kind == harp.ConflictOfKey
 }
 
 // submitReply decodes the answer to so many calls.

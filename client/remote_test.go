@@ -332,19 +332,21 @@ func TestNothingSent(t *testing.T) {
 	})
 }
 
-// TestConflictAfterLoss: that an id is another request's is certain, also after a
-// submission was lost.
+// TestConflictAfterLoss: that an id or a key is another request's is certain, also after a
+// submission was lost: what is stored under its id is found by that first.
 func TestConflictAfterLoss(t *testing.T) {
-	inMemory(t, func(t *testing.T, f *front) {
-		caller := f.dial()
-		defer caller.Close()
-		f.loseThenRefuse(failures.New("conflict", "another").Err())
-		_, err := caller.Host("web01").Call(t.Context(), "p", nil)
-		var call *harp.CallError
-		if !errors.Is(err, harp.ErrConflict) || errors.As(err, &call) {
-			t.Error(err)
-		}
-	})
+	for _, refusal := range []error{failures.New("conflict", "another").Err(), failures.ConflictOfKey("job", "another")} {
+		inMemory(t, func(t *testing.T, f *front) {
+			caller := f.dial()
+			defer caller.Close()
+			f.loseThenRefuse(refusal)
+			_, err := caller.Host("web01").Call(t.Context(), "p", nil)
+			var call *harp.CallError
+			if !errors.Is(err, harp.ErrConflict) || errors.As(err, &call) {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // TestOtherConflictAfterLoss: that hosts are others than were confirmed does not say what became of a

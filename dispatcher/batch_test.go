@@ -169,6 +169,11 @@ func testSameBatch(t *testing.T, sys *system, b *harp.Batch) {
 	if first.ID() != second.ID() || !second.Existed() {
 		t.Errorf("under one key there are %s and %s", first.ID(), second.ID())
 	}
+	id := harp.NewID()
+	_, err := sys.caller.Target("web*").Call(ctx, "host.name", nil, key, harp.JobID(id), harp.Queue(harp.Args{"q": 1}))
+	if !errors.Is(err, harp.ErrConflict) || !strings.Contains(err.Error(), "batch "+first.ID()) || strings.Contains(err.Error(), id) {
+		t.Errorf("another batch under its key: %v", err)
+	}
 	ended(t, first, harp.BatchSucceeded, "")
 }
 

@@ -281,10 +281,10 @@ func TestUnknownAndBadIdsAreAnswered(t *testing.T) {
 func TestSameIdIsTheSameJob(t *testing.T) {
 	everyWiring(t, func(t *testing.T, sys *system) {
 		sys.agent("web01", greeter)
-		id := harp.NewID()
+		id, key := harp.NewID(), harp.IdempotencyKey("once", time.Hour)
 		host := sys.caller.Host("web01")
 		for range 3 {
-			job := must[*harp.Job](t)(host.Call(t.Context(), "hello", harp.Args{"name": "Ada"}, harp.JobID(id)))
+			job := must[*harp.Job](t)(host.Call(t.Context(), "hello", harp.Args{"name": "Ada"}, harp.JobID(id), key))
 			if job.ID() != id {
 				t.Errorf("id is %s, want %s", job.ID(), id)
 			}
@@ -293,6 +293,11 @@ func TestSameIdIsTheSameJob(t *testing.T) {
 		_, err := host.Call(t.Context(), "hello", harp.Args{"name": "Eve"}, harp.JobID(id))
 		if !errors.Is(err, harp.ErrConflict) || harp.RanOf(err) != harp.DidNotRun {
 			t.Errorf("another request under the id gives %v", err)
+		}
+		other := harp.NewID()
+		_, err = host.Call(t.Context(), "hello", harp.Args{"name": "Eve"}, harp.JobID(other), key)
+		if !errors.Is(err, harp.ErrConflict) || harp.RanOf(err) != harp.DidNotRun || !strings.Contains(err.Error(), "job "+id) || strings.Contains(err.Error(), other) {
+			t.Errorf("another request under the key gives %v", err)
 		}
 		n := 0
 		for _, err := range sys.caller.Jobs(t.Context(), harp.JobFilter{}) {

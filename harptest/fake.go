@@ -99,10 +99,14 @@ func (f fakeService) submit(call harp.Submission) harp.Submitted {
 		if j.status.ID != req.ID && (key == "" || j.key != key) {
 			continue
 		}
-		if j.digest != req.Digest() {
+		switch {
+		case j.digest == req.Digest():
+			return harp.Submitted{ID: j.status.ID, Existed: true}
+		case j.status.ID == req.ID:
 			return harp.Submitted{Err: failures.New("conflict", "job "+j.status.ID+" belongs to another request").Err()}
+		default:
+			return harp.Submitted{Err: failures.ConflictOfKey("job", j.status.ID)}
 		}
-		return harp.Submitted{ID: j.status.ID, Existed: true}
 	}
 	answer := f.answers[req.Procedure]
 	switch {

@@ -62,7 +62,7 @@ func TestFake(t *testing.T) {
 	if err != nil || again.ID() != first.ID() || !again.Existed() {
 		t.Errorf("again: %v, %v", again, err)
 	}
-	if _, err := restart.Call(ctx, host, restartArgs{"redis"}, key); !errors.Is(err, harp.ErrConflict) {
+	if _, err := restart.Call(ctx, host, restartArgs{"redis"}, key); !errors.Is(err, harp.ErrConflict) || harp.FailureOf(err).Type != harp.ConflictOfKey {
 		t.Errorf("another with the key: %v", err)
 	}
 	for state, is := range map[harp.State]error{

@@ -98,10 +98,11 @@ const otherConfirmed = "confirmed"
 // names, as a host that is connected, and refused; any other is about an id or a key. What was not confirmed
 // ends as if the answer had been no.
 func conflictCode(err error) int {
-	if kind := harp.FailureOf(err).Type; kind != "" && kind != otherConfirmed {
-		return exitRefused
+	switch harp.FailureOf(err).Type {
+	case "", harp.ConflictOfKey, otherConfirmed:
+		return exitUsage
 	}
-	return exitUsage
+	return exitRefused
 }
 
 // endedBySignal is the type of the failure of a command that a signal ended.

@@ -47,6 +47,7 @@ func TestExitCode(t *testing.T) {
 		{"the state of a host forbids it", conflictAbout("host"), 6},
 		{"the same in a context", fmt.Errorf("remove: %w", conflictAbout("host")), 6},
 		{"other hosts were confirmed", conflictAbout("confirmed"), 2},
+		{"the key names another call", conflictAbout(harp.ConflictOfKey), 2},
 		{"a name that is taken", &existsError{}, 2},
 		{"rejected for its arguments", failure("rejected_invalid"), 2},
 		{"cancelled", failure("cancelled"), 3},

@@ -59,6 +59,7 @@ var batching = []rule{
 		byKey.Digest[0]++
 		_, err = w.st.SubmitBatch(w.ctx(), byKey, w.now)
 		w.wants(err, harp.ErrConflict)
+		w.ofKey(err, "batch "+in.Batch.ID)
 		job := w.submission()
 		job.Job.ID = in.Batch.ID
 		_, err = w.st.SubmitBatch(w.ctx(), w.batchOf(hostsOf(1), func(b *store.BatchSubmission) { b.Batch.ID = w.submit().ID }), w.now)

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -22,12 +23,13 @@ var once = []rule{
 			w.Fatalf("the next job is number %d after %d", other.No, first.No)
 		}
 	}},
-	{"key/conflict", "another request under a key is ErrConflict, and is not stored", func(w *world) {
-		w.submit(under("k", w.now.Add(time.Hour)))
+	{"key/conflict", "another request under a key is ErrConflict, which names the job of the key, and is not stored", func(w *world) {
+		first := w.submit(under("k", w.now.Add(time.Hour)))
 		s := w.submission(under("k", w.now.Add(time.Hour)))
 		out, err := w.st.Submit(w.ctx(), []store.Submission{s}, w.now)
 		w.must(err)
 		w.wants(out[0].Err, harp.ErrConflict)
+		w.ofKey(out[0].Err, "job "+first.ID)
 		_, err = w.st.Job(w.ctx(), s.Job.ID)
 		w.wants(err, harp.ErrNotFound)
 	}},
@@ -124,6 +126,14 @@ var once = []rule{
 			w.Errorf("%d jobs were made", made)
 		}
 	}},
+}
+
+// ofKey checks that a conflict is of a key that belongs to this job or batch.
+func (w *world) ofKey(err error, to string) {
+	w.Helper()
+	if f := harp.FailureOf(err); f.Type != harp.ConflictOfKey || !strings.HasSuffix(f.Message, to) {
+		w.Fatalf("the conflict is %+v, want it to name %s", f, to)
+	}
 }
 
 // under submits with an idempotency key.

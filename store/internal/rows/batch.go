@@ -240,7 +240,7 @@ func (s *Store) batchSubmittedBefore(t *tx, i id, in *store.BatchSubmission, ste
 		return nil, err
 	}
 	var out store.Submitted
-	known, err := t.submittedBefore(&store.Submission{Key: in.Key, Digest: in.Digest}, &out, steady)
+	known, err := t.submittedBefore("batch", &store.Submission{Key: in.Key, Digest: in.Digest}, &out, steady)
 	switch {
 	case err != nil || !known:
 		return nil, err

@@ -29,9 +29,9 @@ func expiryKey(row *idempotencyRow, key []byte) []byte {
 	return slices.Concat(indexKey(byOver), at[:8], key[1:])
 }
 
-// submittedBefore answers a submission by the idempotency key that it came under; true if it
+// submittedBefore answers a submission, of a job or a batch, by the idempotency key that it came under; true if it
 // has. It returns only errors that nothing can be done about.
-func (t *tx) submittedBefore(in *store.Submission, out *store.Submitted, now int64) (bool, error) {
+func (t *tx) submittedBefore(what string, in *store.Submission, out *store.Submitted, now int64) (bool, error) {
 	if in.Key == "" {
 		return false, nil
 	}
@@ -40,11 +40,11 @@ func (t *tx) submittedBefore(in *store.Submission, out *store.Submitted, now int
 	if err != nil || !found || row.Until <= now || len(row.Job) != len(id{}) {
 		return false, err
 	}
+	i := id(row.Job)
 	if !bytes.Equal(row.Digest, in.Digest[:]) {
-		out.Err = failures.New("conflict", "the idempotency key belongs to another request").Err()
+		out.Err = failures.ConflictOfKey(what, i.String())
 		return true, nil
 	}
-	i := id(row.Job)
 	gone, err := t.isPruned(i)
 	if err != nil || gone {
 		out.Job = &store.Job{ID: i.String()}

@@ -88,7 +88,7 @@ func (s *Store) submit(t *tx, in *store.Submission, out *store.Submitted, now in
 // for another or its id is one that may have been forgotten.
 func (s *Store) submitNew(t *tx, i id, in *store.Submission, out *store.Submitted, now int64) error {
 	steady := s.sched.Steady(now)
-	known, err := t.submittedBefore(in, out, steady)
+	known, err := t.submittedBefore("job", in, out, steady)
 	if err == nil && in.Job.Queue != nil {
 		_, _, err = t.queueRow(string(in.Job.Queue)) // while the job can still be refused
 	}
