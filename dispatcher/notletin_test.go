@@ -2,6 +2,7 @@ package dispatcher_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
 	"sync/atomic"
@@ -36,22 +37,31 @@ type ungrantedStream struct{ transport.Stream }
 
 func (ungrantedStream) WriteWithin([]byte, time.Duration) error { return nil }
 
-// slow is a connection over which a long body takes a minute, as its agent lets one in after the other.
-type slow struct{ transport.Link }
+// slow is a connection over which a long body takes a time, as its agent lets one in after the other.
+type slow struct {
+	transport.Link
+	by time.Duration
+}
 
-func (l slow) Streams(window int) transport.Mux { return slowMux{l.Link.Streams(window)} }
+func (l slow) Streams(window int) transport.Mux { return slowMux{l.Link.Streams(window), l.by} }
 
-type slowMux struct{ transport.Mux }
+type slowMux struct {
+	transport.Mux
+	by time.Duration
+}
 
 func (m slowMux) Opened() (transport.Stream, bool, error) {
 	st, ok, err := m.Mux.Opened()
-	return slowStream{st}, ok, err
+	return slowStream{st, m.by}, ok, err
 }
 
-type slowStream struct{ transport.Stream }
+type slowStream struct {
+	transport.Stream
+	by time.Duration
+}
 
 func (s slowStream) WriteWithin(p []byte, within time.Duration) error {
-	time.Sleep(time.Minute)
+	time.Sleep(s.by)
 	return s.Stream.WriteWithin(p, within)
 }
 
@@ -67,6 +77,14 @@ func (s *system) notLettingIn(t *testing.T, host string) *rawAgent {
 	return a
 }
 
+// slowToLetIn connects the agent of a host that takes a time to let a call with long arguments in.
+func (s *system) slowToLetIn(t *testing.T, host string, by time.Duration, features ...string) *rawAgent {
+	t.Helper()
+	addr, tc, dial := s.net.dial("dispatcher", host, transport.RoleAgent)
+	nc := slow{must[net.Conn](t)(dial(t.Context(), addr)).(transport.Link), by}
+	return must[*rawAgent](t)(s.greetOn(t.Context(), nc, tc, wire.Hello{Version: wire.Version, Instance: "i", Journal: "j", Features: features}, wire.Held{}))
+}
+
 const callsToAgents = "agents: answers of all peers"
 
 // TestCallsThatAreNotLetInAreNotHeld: an agent that lets no call in costs what its session may, however many it has; when
@@ -79,7 +97,7 @@ func TestCallsThatAreNotLetInAreNotHeld(t *testing.T) {
 			must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", harp.Args{"a": make([]byte, size-100)}, unlimited...))
 		}
 		synctest.Wait()
-		if used := usedOf(t, sys, callsToAgents); used < 12*size || used > 16*size {
+		if used := usedOf(t, sys, callsToAgents); used < 2*size || used > 3*size {
 			t.Errorf("%d MiB are used", used>>20)
 		}
 		a.tr.Close(nil)
@@ -121,14 +139,70 @@ func TestACallThatIsNotLetInIsNotAnswered(t *testing.T) {
 	})
 }
 
+// TestDeafHostsLeaveRoomToOthers: hosts that let no calls in have all the room that there is for calls, and lose it within two minutes when
+// another host's call waits for some. While none does they keep their sessions, and so does always a host that is slow.
+func TestDeafHostsLeaveRoomToOthers(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		const hosts, calls, size = 40, 4, 1 << 20
+		call := func(host string) {
+			t.Helper()
+			must[*harp.Job](t)(sys.caller.Host(host).Call(t.Context(), "work", harp.Args{"a": make([]byte, size-100)}, unlimited...))
+		}
+		a := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		alive(a)
+		asked := a.exchanges(t)
+		answer := func() {
+			t.Helper()
+			select {
+			case m := <-asked:
+				m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+				m.sendFrame(t, wire.TypeEnd, true, wire.End{})
+				close(m.over)
+			case <-a.tr.Done():
+				t.Fatalf("the session of the host that waits ended: %v", a.tr.Err())
+			}
+		}
+		call("web01") // it has taken one before
+		answer()
+		first := sys.notLettingIn(t, "deaf00")
+		call("deaf00")
+		time.Sleep(3 * time.Minute)
+		if first.tr.Err() != nil {
+			t.Errorf("nobody waits, and its session ended: %v", first.tr.Err())
+		}
+		slowly := sys.slowToLetIn(t, "slow", 40*time.Second)
+		alive(slowly)
+		slowly.exchanges(t)
+		for range 12 {
+			call("slow")
+		}
+		for i := range hosts {
+			host := fmt.Sprintf("deaf%02d", i+1)
+			sys.notLettingIn(t, host)
+			for range calls {
+				call(host)
+			}
+		}
+		synctest.Wait()
+		begun := time.Now()
+		call("web01")
+		answer()
+		if took := time.Since(begun); took > 2*time.Minute {
+			t.Errorf("it came after %v", took)
+		}
+		time.Sleep(2 * time.Second) // for which sessions wait that end
+		if first.tr.Err() == nil || slowly.tr.Err() != nil {
+			t.Errorf("the sessions ended with %v, that of the slow host with %v", first.tr.Err(), slowly.tr.Err())
+		}
+	})
+}
+
 // TestCallsOverASlowLine: of many calls that are sent at once the last have as long as those before them take, though these are
 // answered meanwhile.
 func TestCallsOverASlowLine(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {
 		const calls, size = 15, 1 << 20 // at twice the rate at which a line is slow
-		addr, tc, dial := sys.net.dial("dispatcher", "web01", transport.RoleAgent)
-		nc := slow{must[net.Conn](t)(dial(t.Context(), addr)).(transport.Link)}
-		a := must[*rawAgent](t)(sys.greetOn(t.Context(), nc, tc, wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}, wire.Held{}))
+		a := sys.slowToLetIn(t, "web01", time.Minute)
 		asked := a.exchanges(t)
 		alive(a)
 		for range calls {
@@ -152,12 +226,10 @@ func TestCallsOverASlowLine(t *testing.T) {
 func TestWhatIsCancelledBeforeItIsSentDoesNotBegin(t *testing.T) {
 	for _, isFull := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			const calls, size = 17, 1 << 20 // one more than there is room for
+			const calls, size = 17, 1 << 20 // more than there is room for
 			disk := memory.NewDisk()
 			sys := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{})
-			addr, tc, dial := sys.net.dial("dispatcher", "web01", transport.RoleAgent)
-			nc := slow{must[net.Conn](t)(dial(t.Context(), addr)).(transport.Link)}
-			a := must[*rawAgent](t)(sys.greetOn(t.Context(), nc, tc, wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}, wire.Held{}))
+			a := sys.slowToLetIn(t, "web01", time.Minute)
 			asked := a.exchanges(t)
 			alive(a)
 			var last interrupted
@@ -243,17 +315,13 @@ func TestWhatIsPausedBeforeItIsSentDoesNotBegin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, sys *system) {
-				const calls, size = 15, 1 << 20 // all that there is room for
-				hello := wire.Hello{Version: wire.Version, Instance: "i", Journal: "j", Features: []string{harp.NeedBatch}}
-				addr, tc, dial := sys.net.dial("dispatcher", "web01", transport.RoleAgent)
-				nc := slow{must[net.Conn](t)(dial(t.Context(), addr)).(transport.Link)}
-				a := must[*rawAgent](t)(sys.greetOn(t.Context(), nc, tc, hello, wire.Held{}))
+				const calls, size = 2, 1 << 20 // all that there is room for
+				a := sys.slowToLetIn(t, "web01", time.Minute, harp.NeedBatch)
 				asked := a.exchanges(t)
 				alive(a)
 				target, w := "web01", waiting{sys: sys}
 				if c.opts != nil && c.reason == harp.ReasonBatch {
-					addr, tc, dial := sys.net.dial("dispatcher", "web02", transport.RoleAgent)
-					w.far = must[*rawAgent](t)(sys.greetOn(t.Context(), must[net.Conn](t)(dial(t.Context(), addr)), tc, hello, wire.Held{}))
+					w.far = sys.slowToLetIn(t, "web02", 0, harp.NeedBatch)
 					alive(w.far)
 					target = "web01,web02"
 				}

@@ -17,6 +17,7 @@ const (
 	overdueEvery = time.Minute
 	answerTime   = 5 * time.Minute // from CALL to the start, beside the time that the line takes
 	slowLine     = 8 << 10         // bytes a second of calls over a slow one
+	deafTime     = time.Minute     // for an agent to take something of a long call, while another one's waits for room
 	leastWait    = 5 * time.Minute // for an END that is owed, if LostAfter is less
 	spoolTime    = 3 * time.Hour   // for the records before it, where they come: 64 MiB over a slow line
 )
@@ -158,13 +159,17 @@ func (d *Dispatcher) overdueLoop() {
 	}
 }
 
-// endOverdue ends the session when a call is not answered: what became of that is found out in
+// endOverdue ends the session when a call is not answered, or is not let in while others need its room: what became of that is found out in
 // the next one. An attempt whose end does not come is given up. The time in which the
 // dispatcher could not take what came does not count: it was over at since.
 func (s *session) endOverdue(since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
+		return
+	}
+	if s.d.ofAgents.IsAwaited() && s.tr.StuckFor() >= deafTime {
+		s.attempts.Go(func() { s.tr.Close(errDeaf) })
 		return
 	}
 	owed := time.Now().Add(-max(s.d.cfg.LostAfter, leastWait))
@@ -181,6 +186,9 @@ func (s *session) endOverdue(since time.Time) {
 
 // errUnanswered ends a session whose agent does not say what became of a call.
 var errUnanswered = errors.New("its agent does not answer the call")
+
+// errDeaf ends a session whose agent holds the room that others need.
+var errDeaf = errors.New("its agent does not let a call in, and others wait for room")
 
 // giveUp ends an attempt that should long be over as lost. Its agent is told to stop it: another
 // attempt, if one follows, waits for its end, or for a session in which it is not found alive.

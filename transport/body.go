@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/harpcaller/harp/internal/msgpack"
 )
@@ -65,6 +66,8 @@ type bodies struct {
 	mostAhead int        // bytes that this side may send of bodies that were not let in
 	ahead     int        // so many of them are taken
 	mayCome   bool       // the peer may send so
+	writing   int        // bodies of this side that are not written yet
+	moved     time.Time  // when the first of these was begun, or a piece of one was written
 	streams   map[uint32]*bodyReceiver
 	announced int   // bodies that were not let in
 	untaken   int   // bytes that were read, or are being read, and were not taken
@@ -102,8 +105,10 @@ func (s *Session) sendLong(x *Exchange, f Frame) error {
 	}
 	body, written := &sentBody{session: s, stream: st, rest: f.Body}, make(chan error, 1)
 	body.ahead = s.bodies.takeAhead(len(f.Body))
+	s.bodies.noteWriting()
 	write := func() {
 		err := body.write()
+		s.bodies.noteWritten()
 		written <- err
 		if err == nil && body.awaitGrant() == nil {
 			s.bodies.releaseSender(st)
@@ -157,6 +162,40 @@ func (b *bodies) takeAhead(size int) int {
 	return n
 }
 
+// noteWriting notes that a body begins to be written.
+func (b *bodies) noteWriting() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.writing++; b.writing == 1 {
+		b.moved = time.Now()
+	}
+}
+
+// noteMoved notes that a piece of a body was written.
+func (b *bodies) noteMoved() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.moved = time.Now()
+}
+
+// noteWritten notes that a body is written, or will not be.
+func (b *bodies) noteWritten() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.writing--
+}
+
+// StuckFor returns for how long the peer has taken nothing of the long bodies that are sent to it; 0 if there are none.
+func (s *Session) StuckFor() time.Duration {
+	b := &s.bodies
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.writing == 0 {
+		return 0
+	}
+	return time.Since(b.moved)
+}
+
 // noteGrant notes what let a body in of which so many bytes might be sent before.
 func (b *bodies) noteGrant(grant byte, ahead int) {
 	b.mu.Lock()
@@ -200,6 +239,7 @@ func (b *sentBody) write() error {
 			b.session.endLost(fmt.Errorf("write: %w", err))
 			return b.session.closedErr()
 		}
+		b.session.bodies.noteMoved()
 	}
 	return nil
 }

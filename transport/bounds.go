@@ -65,6 +65,10 @@ const (
 	maxIdentityAnswers = 32 << 20
 	maxSessionAnswers  = 16 << 20
 
+	// maxSessionCalls is how much of that is for calls to an agent: what it lets in at a time, and the next ones. More would not
+	// come sooner, and over a slow line others would wait for its room.
+	maxSessionCalls = 3 * maxComing
+
 	// maxOpen is how many bytes a Budget has for the exchanges that all peers have opened,
 	// maxIdentityOpen for those of one, and maxSessionOpen for those of one session.
 	maxOpen         = 128 << 20
@@ -177,6 +181,7 @@ func Bounds() []Bound {
 		{answersOfAll, maxAnswers, bytes, "answers being made or not yet sent, and long calls on their way to agents"},
 		{"answers of an identity", maxIdentityAnswers, bytes, "answers; one that reads none leaves room for others"},
 		{"answers of a session", maxSessionAnswers, bytes, "answers; room for eight of the longest"},
+		{"calls of a session", maxSessionCalls, bytes, "long calls on their way to an agent; others wait in the store"},
 		{exchangesOfAll, maxOpen, bytes, "exchanges that peers have opened, with their first bodies"},
 		{"exchanges of an identity", maxIdentityOpen, bytes, "exchanges; one that opens many leaves room for others"},
 		{"opened by a session", maxSessionOpen, bytes, "exchanges that it has opened, with their first bodies"},

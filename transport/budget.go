@@ -31,6 +31,9 @@ func NewBudget() *Budget {
 	return b
 }
 
+// IsAwaited reports whether anybody waits for what there is for all peers of room for what is sent to them.
+func (b *Budget) IsAwaited() bool { return b.answers.waiting.Load() > 0 }
+
 // peerBudget is the part of a budget that the sessions of one identity share.
 type peerBudget struct {
 	received, answers, open pool
@@ -61,7 +64,11 @@ func (b *Budget) join(id Identity) *sessionBudget {
 	s := &sessionBudget{budget: b, identity: id, peer: p}
 	s.bodies.init(maxBodies+MaxFrame, &p.received, &b.bodies, &p.held[0]) // bodies itself sees to less
 	s.frames.init(maxWaiting, &p.received, &b.frames, &p.held[1])
-	s.answers.init(maxSessionAnswers, &p.answers, &b.answers, &p.held[2])
+	answers := int64(maxSessionAnswers)
+	if id.Role == RoleAgent {
+		answers = maxSessionCalls
+	}
+	s.answers.init(answers, &p.answers, &b.answers, &p.held[2])
 	s.open.init(maxSessionOpen, &p.open, &b.open, &p.held[3])
 	return s
 }
