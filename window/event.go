@@ -23,10 +23,10 @@ type event struct {
 	note    string
 }
 
-// exclusion says which occurrence of an event is left out: that of a moment, or those of a day.
+// exclusion says which occurrence of an event is left out: that of a moment, that of a time on the clock of the event, or those of a day.
 type exclusion struct {
-	isDay  bool
-	number int64 // seconds or days since 1970
+	isDay, isWall bool
+	number        int64 // seconds or days since 1970
 }
 
 type exclusions map[exclusion]bool
@@ -77,7 +77,7 @@ func (e *event) leavesOut(moment, wall time.Time) bool {
 }
 
 func (x exclusions) have(moment, wall time.Time) bool {
-	return len(x) > 0 && (x[exclusion{number: moment.Unix()}] || x[dayExclusion(wall)])
+	return len(x) > 0 && (x[exclusion{number: moment.Unix()}] || x[exclusion{isWall: true, number: wall.Unix()}] || x[dayExclusion(wall)])
 }
 
 func dayExclusion(wall time.Time) exclusion {
@@ -207,6 +207,8 @@ func (b *eventBuilder) exclusion(v value, text string) (exclusion, error) {
 		return exclusion{}, err
 	case t.isDate:
 		return dayExclusion(t.wall), nil
+	case t.isFloating:
+		return exclusion{isWall: true, number: t.wall.Unix()}, nil
 	}
 	return exclusion{number: t.moment().Unix()}, nil
 }
@@ -273,8 +275,11 @@ func (raw rawEvent) values() (map[string]value, error) {
 
 // asDay returns the day of an occurrence, by which one of a whole-day event is known.
 func (x exclusion) asDay(zone *time.Location) exclusion {
-	if x.isDay {
+	switch {
+	case x.isDay:
 		return x
+	case x.isWall:
+		return dayExclusion(time.Unix(x.number, 0).UTC())
 	}
 	return dayExclusion(schedule.ToWall(time.Unix(x.number, 0), zone))
 }
@@ -336,11 +341,8 @@ func (b *eventBuilder) readRule(e *event, v value, isReplacement bool) error {
 		if err != nil {
 			return err
 		}
-		switch full.until = last.wallIn(e.zone); {
-		case last.isDate:
+		if full.until = last.wallIn(e.zone); last.isDate {
 			full.until = last.wall.AddDate(0, 0, 1).Add(-1)
-		case !strings.HasSuffix(read.until, "Z"): // it can name no zone, and is on the clock of DTSTART
-			full.until = last.wall
 		}
 	}
 	if err := full.bound(e.first); err != nil {
@@ -394,7 +396,7 @@ func (b *eventBuilder) readDates(e *event, raw rawEvent, wholeDay bool) error {
 // readDate reads an item of RDATE: a date or time, as DTSTART is, or a period.
 func (b *eventBuilder) readDate(e *event, v value, text string, wholeDay bool) (Span, error) {
 	begin, end, isPeriod := strings.Cut(text, "/")
-	t, err := b.readTime(v, begin)
+	t, err := b.readDateTime(e, v, begin)
 	switch {
 	case err != nil:
 		return Span{}, err
@@ -408,7 +410,7 @@ func (b *eventBuilder) readDate(e *event, v value, text string, wholeDay bool) (
 		span.To = schedule.FromWall(t.wall.Add(length), t.zone)
 		return span, nil
 	}
-	last, err := b.readTime(v, end)
+	last, err := b.readDateTime(e, v, end)
 	if err != nil {
 		return Span{}, err
 	}
@@ -416,4 +418,13 @@ func (b *eventBuilder) readDate(e *event, v value, text string, wholeDay bool) (
 		return Span{}, v.errorf("%q is no period", shorten(text))
 	}
 	return span, nil
+}
+
+// readDateTime is readTime for a time that is on the clock of the event where it names no zone.
+func (b *eventBuilder) readDateTime(e *event, v value, text string) (eventTime, error) {
+	t, err := b.readTime(v, text)
+	if t.isFloating {
+		t.zone = e.zone
+	}
+	return t, err
 }

@@ -13,20 +13,22 @@ type eventTime struct {
 	wall   time.Time
 	zone   *time.Location
 	isDate bool // it is a day, on the clock of those who look
+
+	isFloating bool // it names no zone: beside a DTSTART it is on the clock of that
 }
 
 func (t eventTime) moment() time.Time { return schedule.FromWall(t.wall, t.zone) }
 
 // wallIn returns the time on the wall clock of another zone.
 func (t eventTime) wallIn(zone *time.Location) time.Time {
-	if t.isDate || t.zone == zone {
+	if t.isDate || t.isFloating || t.zone == zone {
 		return t.wall
 	}
 	return schedule.ToWall(t.moment(), zone)
 }
 
 // readTime reads a date, 20270328, or a time, 20270328T023000, which is in UTC with a Z behind it, else in the zone of the property
-// or, without one, in that of times that name none.
+// or, without one, of no zone.
 func (b *eventBuilder) readTime(v value, text string) (eventTime, error) {
 	const date, clock = "20060102", "20060102T150405"
 	bare, isUTC := strings.CutSuffix(text, "Z")
@@ -41,12 +43,12 @@ func (b *eventBuilder) readTime(v value, text string) (eventTime, error) {
 	case v.kind == "DATE" && layout == clock:
 		return eventTime{}, v.errorf("%q is no date as 20270328, and VALUE=DATE says so", shorten(text))
 	case layout == date:
-		return eventTime{wall, b.zones.none, true}, nil
+		return eventTime{wall: wall, zone: b.zones.none, isDate: true}, nil
 	case isUTC:
-		return eventTime{wall, time.UTC, false}, nil
+		return eventTime{wall: wall, zone: time.UTC}, nil
 	}
 	zone, err := b.zones.find(v)
-	return eventTime{wall, zone, false}, err
+	return eventTime{wall: wall, zone: zone, isFloating: v.zone == ""}, err
 }
 
 // parseDuration reads a duration of RFC 5545 that is not negative: P1W, P2DT3H, PT90M.
