@@ -96,7 +96,7 @@ const (
 	EventHostAway         EventType = "host.away"
 	EventHostDuplicate    EventType = "host.duplicate"    // a second agent of this name was refused
 	EventHostJournal      EventType = "host.journal_gone" // its agent lost what it knew of its attempts
-	EventHostForgot       EventType = "host.forgot"       // the agent held an attempt that is not known here; Job names it
+	EventHostForgot       EventType = "host.forgot"       // the agent held an attempt that is not known here, or was lost on another host; Job names it
 	EventHostLabelled     EventType = "host.labelled"     // an operator changed its labels; Reason says how
 	EventHostRemoved      EventType = "host.removed"      // by an operator
 	EventHostPaused       EventType = "host.paused"       // nothing starts on it; Reason says why

@@ -156,16 +156,21 @@ func (r *reconciliation) reconcileReturning(j *store.Job) {
 // job's agent still has to say is heard, anything else forgotten.
 func (r *reconciliation) reconcileOther(ctx context.Context, h wire.HeldAttempt) error {
 	j, err := r.s.d.store.Job(ctx, h.Job)
+	isOwn := err == nil && j.Host == r.s.host.name
 	switch {
 	case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned), errors.Is(err, harp.ErrInvalid),
-		err == nil && j.Host == r.s.host.name && isNewer(j, h): // it was sent behind the backup that the store was restored from
+		isOwn && isNewer(j, h), // it was sent behind the backup that the store was restored from
+		err == nil && !isOwn && wasGivenUp(j, h):
 		r.events = append(r.events, harp.Event{Type: harp.EventHostForgot, Host: r.s.host.name, Job: h.Job, Attempt: int(h.Attempt), Reason: h.State})
 	case errors.Is(err, store.ErrDamaged): // its agent keeps what it has
 		r.s.d.log.Error("job cannot be read", "job", h.Job, "host", r.s.host.name, "err", err)
 		return nil
 	case err != nil:
 		return err
-	case j.Host == r.s.host.name && wasGivenUp(j, h) && !r.rolledBack:
+	case !isOwn && !j.State.Ended(): // its agent was renamed, and may be what it was again
+		r.s.d.log.Warn("what an agent holds of a job is of another host", "job", h.Job, "host", j.Host, "agent", r.s.host.name)
+		return nil
+	case isOwn && wasGivenUp(j, h) && !r.rolledBack:
 		r.requestResume(j, h)
 		return nil
 	}

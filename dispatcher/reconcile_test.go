@@ -173,6 +173,49 @@ func TestReconciliation(t *testing.T) {
 	}
 }
 
+// TestARenamedAgentKeepsWhatItHolds: what an agent holds of a job of the host that it was is not forgotten under another name, as long as
+// the job has not ended. When it has its old name again it tells that, and nothing is started a second time.
+func TestARenamedAgentKeepsWhatItHolds(t *testing.T) {
+	for _, state := range []string{wire.HeldAlive, wire.HeldEnded, wire.HeldGone} {
+		t.Run(state, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, sys *system) {
+				i := interrupt(t, sys, gotCall, false) // it begins, and that is not heard
+				held := wire.HeldAttempt{Job: i.job.ID(), Attempt: 1, State: state, Fence: 1}
+				hello := wire.Hello{Version: wire.Version, Instance: "second", Journal: "j"}
+				renamed := must[*rawAgent](t)(sys.greetAs(t.Context(), "web02", hello, wire.Held{Attempts: []wire.HeldAttempt{held}}))
+				synctest.Wait()
+				kept := state
+				if len(renamed.forgot) > 0 {
+					t.Errorf("it is told to forget %v", renamed.forgot)
+					kept = ""
+				}
+				renamed.tr.Close(nil)
+				_, asked := i.again(t, sys, "j", kept)
+				expectAsked(t, asked, 0, true, false)
+			})
+		})
+	}
+}
+
+// TestWhatARenamedAgentForgetsIsTold: what it holds of a job that was given up as lost is told by nobody any more, and the feed names it.
+func TestWhatARenamedAgentForgetsIsTold(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		i := interrupt(t, sys, saidStart, false)
+		if err := i.job.ForceLost(t.Context(), "its host has another name"); err != nil {
+			t.Fatal(err)
+		}
+		held := wire.HeldAttempt{Job: i.job.ID(), Attempt: 1, State: wire.HeldEnded, Fence: 1}
+		hello := wire.Hello{Version: wire.Version, Instance: "second", Journal: "j"}
+		renamed := must[*rawAgent](t)(sys.greetAs(t.Context(), "web02", hello, wire.Held{Attempts: []wire.HeldAttempt{held}}))
+		synctest.Wait()
+		told := harp.EventFilter{After: harp.EventsFromStart, Types: []string{string(harp.EventHostForgot)}}
+		page := must[harp.EventPage](t)(sys.caller.EventsPage(t.Context(), told, false))
+		if len(page.Events) != 1 || page.Events[0].Job != i.job.ID() || page.Events[0].Host != "web02" || len(renamed.forgot) != 1 {
+			t.Errorf("it is told to forget %v, and the feed says %+v", renamed.forgot, page.Events)
+		}
+	})
+}
+
 // A journal that does not have what is known to have started is not the one that it was,
 // whatever it calls itself: that of a clone, or of a machine that was set back. Nothing is
 // proven by what else it does not have, and none of that is started a second time: also
