@@ -181,7 +181,7 @@ var retriedByDefault = []string{
 // cancelled(batch): lost ones, and what may have run before it was cancelled, only when they are
 // named. Of a batch that is paused only what has ended counts. Procedure, arguments and options are
 // those of this batch, but Subset, Confirmed, StartAfter, StartBefore and the idempotency key; opts
-// go over them, of a chain over those of each step.
+// go over them, of a chain over those of each step. Hosts that are not known any more are left out: the new batch's Gone counts them.
 //
 // Errors: ErrConflict while this batch runs, ErrNotFound (it, or no member is in such a state),
 // ErrInvalid (retry: which), ErrPruned, and as [Target.Call].
@@ -194,7 +194,7 @@ func (b *Batch) Retry(ctx context.Context, which []string, opts ...Option) (*Bat
 }
 
 // PreviewRetry says what [Batch.Retry], given the same, would meet now, as [Target.Preview] does of a call: of its hosts, those whose
-// members would be made again and that are known still. The request is the one that Retry would make, with the procedure, the arguments
+// members would be made again and that are known still; Gone counts the others. The request is the one that Retry would make, with the procedure, the arguments
 // and the options that it takes over. Nothing is stored. Errors: as Retry, but that Refusal of the Preview says what a batch is
 // refused for when its hosts are known.
 func (b *Batch) PreviewRetry(ctx context.Context, which []string, opts ...Option) (Preview, Request, error) {
@@ -310,6 +310,7 @@ type BatchStatus struct {
 	Since      time.Time         `json:"since,omitzero" msgpack:"since,omitempty"`    // when it came into its state
 	Hosts      int               `json:"hosts" msgpack:"hosts"`                       // how many it has
 	Reached    int               `json:"reached" msgpack:"reached,omitempty"`         // of these, whose turn has come
+	Gone       int               `json:"gone,omitempty" msgpack:"gone,omitempty"`     // of a batch made again: hosts that were left out, as they were not known any more
 	Wave       int               `json:"wave" msgpack:"wave"`                         // whose hosts are being reached, from 1
 	Waves      int               `json:"waves" msgpack:"waves"`
 	Parallel   int               `json:"parallel" msgpack:"parallel"`                           // members that run at a time, at most

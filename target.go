@@ -112,17 +112,19 @@ func (t *Target) Explain(ctx context.Context, host string) (target.Node, error) 
 
 // Preview is what a call of the hosts of a target would meet now.
 type Preview struct {
-	Hosts     int    `json:"hosts" msgpack:"hosts"`                // how many the target selects
-	Away      int    `json:"away" msgpack:"away,omitempty"`        // of these, neither online nor about to come back
-	Unfit     int    `json:"unfit" msgpack:"unfit,omitempty"`      // of these, lack the procedure, or the arguments do not fit
-	Held      int    `json:"held" msgpack:"held,omitempty"`        // of these, a maintenance window or a pause keeps the procedure from starting there now
-	Dangerous bool   `json:"dangerous" msgpack:"danger,omitempty"` // a host that is fit declares the procedure so, of a chain that of a step: [TraitDangerous]
-	Digest    string `json:"digest" msgpack:"digest"`              // of the names of all hosts and of the request: see [Confirmed]
+	Hosts     int    `json:"hosts" msgpack:"hosts"`                   // how many the target selects
+	Away      int    `json:"away" msgpack:"away,omitempty"`           // of these, neither online nor about to come back
+	Unfit     int    `json:"unfit" msgpack:"unfit,omitempty"`         // of these, lack the procedure, or the arguments do not fit
+	Held      int    `json:"held" msgpack:"held,omitempty"`           // of these, a maintenance window or a pause keeps the procedure from starting there now
+	Gone      int    `json:"gone,omitempty" msgpack:"gone,omitempty"` // of a batch made again: hosts besides these that are not known any more, and are left out
+	Dangerous bool   `json:"dangerous" msgpack:"danger,omitempty"`    // a host that is fit declares the procedure so, of a chain that of a step: [TraitDangerous]
+	Digest    string `json:"digest" msgpack:"digest"`                 // of the names of all hosts and of the request: see [Confirmed]
 
 	Refusal Failure `json:"refusal,omitzero" msgpack:"refusal,omitempty"` // why the batch would be refused now; the zero Failure: it would not
 
 	AwayHosts  []string    `json:"away_hosts,omitempty" msgpack:"awayhosts,omitempty"` // by name, the first 100
 	UnfitHosts []UnfitHost `json:"unfit_hosts,omitempty" msgpack:"-"`                  // by name, the first 100
+	GoneHosts  []string    `json:"gone_hosts,omitempty" msgpack:"gonehosts,omitempty"` // by name, the first 100
 }
 
 // UnfitHost is a host that cannot run a call, and why: Err is ErrNotFound for one that

@@ -96,7 +96,7 @@ func (d *Dispatcher) judgeBatch(req harp.Request, found *candidates, now time.Ti
 		}
 	}
 	sub.Batch = store.Batch{
-		Target: req.Target, SkipAway: req.WhenOffline == harp.SkipHost, SkipHeld: req.Batch.WhenHeld == harp.SkipHost, QueuePerHost: req.Batch.QueuePerHost, EachStep: req.Batch.EachStep,
+		Target: req.Target, Gone: len(found.gone), SkipAway: req.WhenOffline == harp.SkipHost, SkipHeld: req.Batch.WhenHeld == harp.SkipHost, QueuePerHost: req.Batch.QueuePerHost, EachStep: req.Batch.EachStep,
 		Member: d.newJob(req, now),
 	}
 	sub.Batch.Member.ID, sub.Batch.Member.Drift = "", req.Batch.Drift
@@ -130,23 +130,28 @@ func (d *Dispatcher) findBatchHosts(ctx context.Context, req harp.Request, liste
 
 // findSelected is findBatchHosts for any batch, be it a check or not.
 func (d *Dispatcher) findSelected(ctx context.Context, req harp.Request, listed []byte) (*candidates, error) {
-	hosts, err := d.selectBatchHosts(ctx, req, listed)
+	hosts, gone, err := d.selectBatchHosts(ctx, req, listed)
 	if err != nil {
 		return nil, err
 	}
-	return d.fleet.judgeHosts(ctx, hosts, req.Procedure, req.Args, req.Batch.Then...)
+	found, err := d.fleet.judgeHosts(ctx, hosts, req.Procedure, req.Args, req.Batch.Then...)
+	if err == nil {
+		found.gone = gone
+	}
+	return found, err
 }
 
-// selectBatchHosts is findBatchHosts without what the hosts make of the call.
-func (d *Dispatcher) selectBatchHosts(ctx context.Context, req harp.Request, listed []byte) (hosts []*host, err error) {
+// selectBatchHosts is findBatchHosts without what the hosts make of the call. Gone are those that it would have if they were known.
+func (d *Dispatcher) selectBatchHosts(ctx context.Context, req harp.Request, listed []byte) (hosts []*host, gone []string, err error) {
 	switch {
 	case req.RetryOf != "":
 		return d.retriedHosts(ctx, req)
 	case req.List != nil:
-		return d.listedHosts(req, listed)
+		hosts, err = d.listedHosts(req, listed)
 	default:
-		return d.fleet.selectHosts(ctx, req.Target)
+		hosts, err = d.fleet.selectHosts(ctx, req.Target)
 	}
+	return hosts, nil, err
 }
 
 // listedHosts are the hosts that a batch lists, by name. Errors: harp.ErrInvalid (hosts), harp.ErrNotFound.
@@ -163,14 +168,14 @@ func (d *Dispatcher) listedHosts(req harp.Request, listed []byte) (hosts []*host
 }
 
 // retriedHosts are the known hosts on which members of a batch ended in a state that is to be made again, by
-// name. Errors: harp.ErrNotFound, harp.ErrPruned, harp.ErrConflict while it runs.
-func (d *Dispatcher) retriedHosts(ctx context.Context, req harp.Request) (hosts []*host, err error) {
+// name, and the names of those that are not known any more. Errors: harp.ErrNotFound, harp.ErrPruned, harp.ErrConflict while it runs.
+func (d *Dispatcher) retriedHosts(ctx context.Context, req harp.Request) (hosts []*host, gone []string, err error) {
 	old, err := d.readBatch(ctx, req.RetryOf)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !old.State.Ended() && old.State != harp.BatchPaused {
-		return nil, conflictOf(conflictRetry, "batch "+old.ID+" is "+string(old.State)+": it has to end, or be paused, before it is retried")
+		return nil, nil, conflictOf(conflictRetry, "batch "+old.ID+" is "+string(old.State)+": it has to end, or be paused, before it is retried")
 	}
 	steps := old.StepCount()
 	atOnce := steps * max(1, membersAtOnce/steps)
@@ -178,7 +183,7 @@ func (d *Dispatcher) retriedHosts(ctx context.Context, req harp.Request) (hosts 
 	for from := 0; from < old.Hosts*steps; from += atOnce {
 		members, err := d.store.BatchMembers(ctx, old.ID, from, atOnce)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for of := range slices.Chunk(members, steps) {
 			if j, started := outcomeOf(of); j != nil && req.Batch.Retries(j.State, j.Reason, started) {
@@ -187,12 +192,19 @@ func (d *Dispatcher) retriedHosts(ctx context.Context, req harp.Request) (hosts 
 		}
 	}
 	slices.Sort(names)
-	if hosts, _ = d.fleet.namedPage(names, "", len(names)); len(hosts) == 0 {
+	for _, name := range names {
+		if h := d.hosts.findKnown(name); h != nil {
+			hosts = append(hosts, h)
+		} else {
+			gone = append(gone, name)
+		}
+	}
+	if len(hosts) == 0 {
 		f := failures.New("not_found", "batch "+req.RetryOf+" has no member that ended as "+strings.Join(req.Batch.Retry, ", ")+" on a host that is known")
 		f.Type = "target"
-		return nil, f.Err()
+		return nil, nil, f.Err()
 	}
-	return hosts, nil
+	return hosts, gone, nil
 }
 
 // checkHosts refuses a batch that has more hosts than it may, others than were confirmed, or such as
@@ -384,7 +396,7 @@ func batchStatus(b *store.Batch) harp.BatchStatus {
 	return harp.BatchStatus{
 		ID: b.ID, Target: b.Target, Procedure: b.Member.Procedure, Steps: steps, RetryOf: b.Member.RetryOf, Schedule: b.Member.Schedule,
 		DryRun: b.Member.DryRun, Labels: b.Member.Labels, Caller: b.Member.Principal,
-		State: b.State, Reason: b.Reason, Since: b.Since, Hosts: b.Hosts, Reached: b.Reached, Wave: b.Wave, Waves: len(b.Plan.Waves),
+		State: b.State, Reason: b.Reason, Since: b.Since, Hosts: b.Hosts, Reached: b.Reached, Gone: b.Gone, Wave: b.Wave, Waves: len(b.Plan.Waves),
 		Parallel: b.Plan.Parallel, StopAfter: b.Plan.StopAfter, Failures: b.Failures, Counts: b.ByState(), Early: early, Skipped: b.Skipped,
 		Pause: b.Pause, Cancel: b.Cancel, SubmitTime: b.Member.SubmitTime, EndTime: b.EndTime,
 	}

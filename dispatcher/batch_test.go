@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -333,6 +334,37 @@ func (s *system) until(b *harp.Batch, state harp.BatchState) harp.BatchStatus {
 		}
 	}
 	panic("events do not end")
+}
+
+// Of a batch that is made again the hosts that are not known any more are counted, by the preview and by the batch.
+func TestRetryWithoutHostsThatAreGone(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		ctx := t.Context()
+		stop := sys.agent("web00", ofBatches)
+		names := sys.webs(3)
+		all := append([]string{"web00"}, names...)
+		b := must[*harp.Batch](t)(sys.caller.Target("web*").Call(ctx, "fail.on", failArgs{Hosts: all}))
+		ended(t, b, harp.BatchFailed, "")
+		p, _, err := b.PreviewRetry(ctx, nil)
+		if err != nil || p.Hosts != 4 || p.Gone != 0 || len(p.GoneHosts) != 0 {
+			t.Errorf("while all are known: %+v, %v", p, err)
+		}
+		stop()
+		synctest.Wait()
+		must[int](t)(sys.caller.Hosts().Remove(ctx, "web00"))
+		p, _, err = b.PreviewRetry(ctx, nil)
+		if err != nil || p.Hosts != 3 || p.Gone != 1 || !slices.Equal(p.GoneHosts, []string{"web00"}) {
+			t.Errorf("the preview is %+v, %v", p, err)
+		}
+		again := must[*harp.Batch](t)(b.Retry(ctx, nil, harp.Confirmed(p.Digest)))
+		s := ended(t, again, harp.BatchFailed, "")
+		if s.Hosts != 3 || s.Gone != 1 {
+			t.Errorf("the batch is %+v", s)
+		}
+		if s = must[harp.BatchStatus](t)(b.Status(ctx)); s.Gone != 0 {
+			t.Errorf("the first batch is %+v", s)
+		}
+	})
 }
 
 // A batch that runs is not made again: more of its members may fail yet.

@@ -263,6 +263,7 @@ func addCounts(to *target.Node, n target.Node) {
 type candidates struct {
 	hosts   []candidate // by name
 	classes []class
+	gone    []string // that are left out, as they are not known any more, by name
 }
 
 // noteSilent has hosts count as away that did not answer.
@@ -463,7 +464,7 @@ func (j *judge) newClass(ctx context.Context, c *catalogue, isOnline bool) (of c
 const previewed = 100
 
 func (c *candidates) sumUp() *harp.Preview {
-	p := &harp.Preview{Hosts: len(c.hosts)}
+	p := &harp.Preview{Hosts: len(c.hosts), Gone: len(c.gone), GoneHosts: c.gone[:min(len(c.gone), previewed)]}
 	for _, one := range c.hosts {
 		class := c.classes[one.class]
 		if one.away {

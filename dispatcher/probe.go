@@ -146,7 +146,7 @@ func (d *Dispatcher) findQuiet(ctx context.Context, req harp.Request, listed []b
 		return nil, err
 	}
 	defer d.turns.leaveTurn(who, weight)
-	hosts, err := d.selectBatchHosts(ctx, req, listed)
+	hosts, _, err := d.selectBatchHosts(ctx, req, listed)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)

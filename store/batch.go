@@ -14,9 +14,10 @@ import (
 // hosts these are never changes.
 type Batch struct {
 	ID           string       `msgpack:"-"`
-	No           uint64       `msgpack:"no"`     // submit number
-	Target       string       `msgpack:"target"` // canonical
-	Hosts        int          `msgpack:"hosts"`  // how many it has
+	No           uint64       `msgpack:"no"`             // submit number
+	Target       string       `msgpack:"target"`         // canonical
+	Hosts        int          `msgpack:"hosts"`          // how many it has
+	Gone         int          `msgpack:"gone,omitempty"` // how many it lacks of those that it was to have, as they are not known any more
 	Plan         BatchPlan    `msgpack:"plan"`
 	SkipAway     bool         `msgpack:"skip_away,omitempty"`      // hosts that are away at their turn are left out
 	SkipHeld     bool         `msgpack:"skip_held,omitempty"`      // so are those that a window or a pause keeps back then

@@ -178,6 +178,7 @@ func (c *cli) showBatch(s harp.BatchStatus) error {
 		{"reached", strconv.Itoa(s.Reached)},
 		{"members", memberText(s)},
 		{"skipped", countsText(s.Skipped)},
+		{"not known", numberText(s.Gone)},
 		{"wave", waveText(s)},
 		{"parallel", numberText(s.Parallel)},
 		{"stop after", numberText(s.StopAfter)},

@@ -92,6 +92,9 @@ func (p *batchPlan) text() string {
 	if seen.Held > 0 {
 		odd = append(odd, strconv.Itoa(seen.Held)+" held")
 	}
+	if seen.Gone > 0 {
+		odd = append(odd, strconv.Itoa(seen.Gone)+" more not known any more")
+	}
 	if len(odd) > 0 {
 		text += " (" + strings.Join(odd, ", ") + ")"
 	}
@@ -225,6 +228,7 @@ func (c *cli) plannedBatch(p *batchPlan) error {
 		{"batch", p.text()},
 		{"away", strings.Join(seen.AwayHosts, ", ")},
 		{"unfit", strings.Join(unfitNames(seen), ", ")},
+		{"not known", strings.Join(seen.GoneHosts, ", ")},
 		{"verdict", verdict},
 	}...))
 	return refused

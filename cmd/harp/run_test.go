@@ -787,6 +787,30 @@ func TestFlagsOfABatchRetry(t *testing.T) {
 	}
 }
 
+// Whoever calls members again is told of those whose hosts are not known any more.
+func TestRetryTellsOfHostsThatAreGone(t *testing.T) {
+	f := running(t, 3)
+	f.batches.preview.Gone, f.batches.preview.GoneHosts = 2, []string{"demo8", "demo9"}
+	f.feed.requests = map[string]harp.Request{batchID: {ID: batchID, Needs: []string{harp.NeedBatch}, Target: "demo*", Procedure: "count", Args: harp.Value{0xc0}}}
+	got := runFake(t, t.Context(), f, nil, "batch", "retry", batchID, "-d")
+	if got.code != exitOK || !strings.HasPrefix(got.stderr, "count on 3 hosts (2 more not known any more)") {
+		t.Errorf("got %+v", got)
+	}
+	got = runFake(t, t.Context(), f, nil, "batch", "retry", batchID, "--dry-run")
+	if !strings.Contains(got.stdout, "demo8, demo9") {
+		t.Errorf("dry it says %+v", got)
+	}
+	got = runFake(t, t.Context(), f, nil, "batch", "retry", batchID, "--dry-run", "-o", "json")
+	if !strings.Contains(got.stdout, `"gone_hosts"`) {
+		t.Errorf("dry as JSON it says %+v", got)
+	}
+	was := f.batches.status
+	f.batches.status = func(n int) harp.BatchStatus { s := was(n); s.Gone = 2; return s }
+	if got = runFake(t, t.Context(), f, nil, "batch", "show", batchID); !strings.Contains(got.stdout, "not known") {
+		t.Errorf("the batch is shown as %+v", got)
+	}
+}
+
 // Flags of a repetition of a chain hold for each of its steps, or are of all of it.
 func TestFlagsOfAChainRetry(t *testing.T) {
 	f := running(t, 3)

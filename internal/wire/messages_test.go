@@ -131,7 +131,7 @@ func batchMessages() map[string]any {
 		"batches":       wire.Batches{Batches: someRows, Cursor: "c"},
 		"batch_status": harp.BatchStatus{
 			ID: "b", Target: "web*", Procedure: "p", Steps: []string{"p", "q"}, RetryOf: "a", Schedule: "s", DryRun: true, Labels: map[string]string{"a": "1"}, Caller: someCaller,
-			State: "paused", Reason: "operator", Since: at(1), Hosts: 9, Reached: 5, Wave: 1, Waves: 2, Parallel: 3, StopAfter: 4, Failures: 1,
+			State: "paused", Reason: "operator", Since: at(1), Hosts: 9, Reached: 5, Gone: 2, Wave: 1, Waves: 2, Parallel: 3, StopAfter: 4, Failures: 1,
 			Counts: map[harp.State]int{"failed": 1}, Early: 2, Skipped: map[string]int{"offline": 1},
 			Pause:  &harp.BatchPause{By: someCaller, Reason: "r", Time: at(2), Until: at(3)},
 			Cancel: &harp.CancelRequest{By: someCaller, Time: at(4), Now: true}, SubmitTime: at(5), EndTime: at(6),
@@ -147,7 +147,7 @@ func batchMessages() map[string]any {
 		"explained_part": wire.ExplainedPart{Depth: 1, Text: "web*", Hosts: 2, Value: "web01"},
 		"preview":        wire.Preview{Submission: harp.Submission{Request: []byte{0x80}, Signature: []byte{1}, KeyID: "k", Hosts: []byte{0, 1, 0x68}}},
 		"previewed": wire.Previewed{
-			Preview: harp.Preview{Hosts: 3, Away: 1, Unfit: 1, Held: 2, Dangerous: true, Digest: "d", AwayHosts: []string{"web01"}, Refusal: harp.Failure{
+			Preview: harp.Preview{Hosts: 3, Away: 1, Unfit: 1, Held: 2, Gone: 1, Dangerous: true, Digest: "d", AwayHosts: []string{"web01"}, GoneHosts: []string{"web09"}, Refusal: harp.Failure{
 				Code: "remote", Type: "t", Message: "m", Data: []byte{0xc3}, ExitCode: new(int64(3)), Ran: "no", Fault: "host", Host: "h", Stage: "dial", Field: "f", Limit: 1, LimitOf: "timeout", JobID: "j",
 			}},
 			UnfitHosts: someRows,

@@ -130,7 +130,7 @@ func TestRowsGolden(t *testing.T) {
 		show("jobs", w.Value)
 	}
 	batch := store.Batch{
-		No: 1, Target: "h*", Hosts: 2, SkipAway: true, SkipHeld: true, QueuePerHost: true, EachStep: true, Member: *j,
+		No: 1, Target: "h*", Hosts: 2, Gone: 3, SkipAway: true, SkipHeld: true, QueuePerHost: true, EachStep: true, Member: *j,
 		Plan:    store.BatchPlan{Waves: []int{1, 2}, WavePause: 1, Approve: true, ApproveFirst: true, Parallel: 2, Rate: 3, RatePer: 4, StopAfter: 5, StopCancel: true, MaxPause: 6, StartAfter: noon},
 		Classes: []store.BatchClass{{SilenceTimeout: 1, MaxExecTime: 2, Retry: j.Retry, SecretArgs: []string{"s"}, ReadOnly: true}},
 	}
