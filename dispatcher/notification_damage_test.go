@@ -89,6 +89,50 @@ func TestDamagedNotifications(t *testing.T) {
 	}
 }
 
+// TestDamagedAwayHosts: of how many hosts that are away the disk has lost what a notification waits for is told, and the others wait on.
+func TestDamagedAwayHosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := memory.NewDisk()
+		var st store.Store
+		open := func() *dispatcher.Dispatcher {
+			st = memory.OpenDisk(disk, nil)
+			return must[*dispatcher.Dispatcher](t)(dispatcher.Open(t.Context(), st, dispatcher.Config{Senders: []notify.Sender{downHook{}}}))
+		}
+		d := open()
+		to := harp.Receiver{Webhook: &harp.Webhook{URL: "https://x", Secrets: []string{"s"}}}
+		ok(t, d.Caller().Notifications().Put(t.Context(), harp.Notification{Name: "n", On: []string{"host.away"}, For: time.Hour, To: to}))
+		for _, name := range []string{"a", "b", "c"} {
+			ok(t, st.AppendEvents(t.Context(), harp.Event{Type: harp.EventHostAway, Host: name, Time: time.Now()}))
+		}
+		ok(t, d.Caller().Groups().Put(t.Context(), "g", "web*")) // an event of the dispatcher's own, for it to look
+		time.Sleep(5 * time.Minute)
+		ok(t, d.Shutdown(t.Context()))
+
+		st = memory.OpenDisk(disk, nil)
+		page, _, err := st.ListDocuments(t.Context(), "away of n", "", 10)
+		if err != nil || len(page) != 3 {
+			t.Fatalf("%d hosts are away, %v", len(page), err)
+		}
+		_, err = st.ChangeDocuments(t.Context(), store.DocumentChanges{Changes: []store.DocumentChange{
+			{Kind: "away of n", Name: "a", Old: page[0].Content},
+			{Kind: "away of n", Name: "b", Old: page[1].Content, New: []byte("nothing")},
+		}})
+		ok(t, err)
+		ok(t, st.Close())
+
+		d = open()
+		defer func() { ok(t, d.Shutdown(t.Context())) }()
+		time.Sleep(time.Second)
+		events := must[harp.EventPage](t)(d.Caller().EventsPage(t.Context(), harp.EventFilter{After: harp.EventsFromStart, Types: []string{"notification.gap"}}, false))
+		if want := "of 2 hosts that are away nothing can be read"; len(events.Events) != 1 || events.Events[0].Reason != want {
+			t.Errorf("told is %+v, want %q", events.Events, want)
+		}
+		if s := must[harp.NotificationStatus](t)(d.Caller().Notifications().Get(t.Context(), "n")); s.Err != nil || s.Away != 1 {
+			t.Errorf("it is %+v", s)
+		}
+	})
+}
+
 // TestNotificationsAreManaged: a notification of a document is changed by its document alone, keeps its place, and keeps a group that it
 // uses from being deleted.
 func TestNotificationsAreManaged(t *testing.T) {
