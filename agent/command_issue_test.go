@@ -4,6 +4,7 @@ package agent_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -246,6 +247,30 @@ func TestAnOpenedScriptIsNotRun(t *testing.T) {
 	if refused.Type != "exec" || !strings.Contains(refused.Message, script+" can be written by others") {
 		t.Errorf("it is refused with %+v", refused)
 	}
+}
+
+// TestAnEmptiedProcedureFileIsRefused: a file that has lost its content, as after a crash or while it is written, takes no procedure away, so that no call that waits for
+// one is refused. An agent does not start with it.
+func TestAnEmptiedProcedureFileIsRefused(t *testing.T) {
+	dir := procedureDir(t, "x: {command: [echo, hello]}\n")
+	a := newAgent(t, loopback{})
+	if err := a.Load(dir); err != nil {
+		t.Fatal(err)
+	}
+	writeProcedures(t, dir, "")
+	if err := a.Load(dir); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "procedures.yaml: is empty") {
+		t.Errorf("an empty file gives %v", err)
+	}
+	c, _ := serve(t, loopback{}, a)
+	expect[wire.Started](c.call("x", nil), wire.TypeStarted)
+	if err := newAgent(t, loopback{}).Load(dir); !errors.Is(err, harp.ErrInvalid) {
+		t.Errorf("as the agent starts it gives %v", err)
+	}
+	writeProcedures(t, dir, "# none any more\n")
+	if err := a.Load(dir); err != nil {
+		t.Error(err)
+	}
+	c.call("x", nil).refused()
 }
 
 // A procedure that ends with a reboot has not succeeded because its command ended well:

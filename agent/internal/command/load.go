@@ -107,6 +107,9 @@ func read(path string, able func(controller string) error, most int, there bool)
 	if err != nil {
 		return nil, nil, err
 	}
+	if len(text) == 0 { // as a crash leaves what was written just before: calls that wait for its procedures would be refused
+		return nil, nil, &yamlfile.Error{File: path, Message: "is empty: where it is to have no procedure, it needs a comment"}
+	}
 	f, list, err := parse(path, text)
 	if err != nil {
 		return f, nil, err
