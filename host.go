@@ -105,9 +105,11 @@ func (h *Hosts) Get(ctx context.Context, name string) (HostStatus, error) {
 // it has given before. It returns how many hosts the target selects. A label of an operator
 // counts more than that of the same key of the registry, and that more than one of the host's
 // agent; it stays through what these say. A host has at most MaxLabels of them. Each host is
-// labelled whole; with an error some may be and others not, unless it is one of the below.
+// labelled whole, but more than some hundreds are labelled some at a time: meanwhile, after an error that says
+// how many were, and after ErrUnavailable and ErrClosed, some may be and others not. The same again finishes it; where the
+// target goes by the labels that change, it then selects, and counts, those that are left.
 // Errors, when nothing is changed: ErrInvalid (target; labels: one is too long, set and unset,
-// or a host would have too many), ErrNotFound (as List), ErrUnavailable, ErrClosed.
+// or a host would have too many), ErrNotFound (as List), ErrRefused unless it says how many were.
 func (h *Hosts) Label(ctx context.Context, expr string, set map[string]string, unset ...string) (int, error) {
 	if expr == "" {
 		return 0, errNoTarget

@@ -30,8 +30,10 @@ func (c HostPauseChange) Check() error {
 
 // Pause keeps everything from starting on the hosts that a target selects, until a time or, if that is zero, until
 // Unpause: their jobs wait, queued(window). What runs goes on. reason is for people. It takes the place of a pause before
-// it. It returns how many hosts the target selects. Errors, when nothing is changed: ErrInvalid (target; reason, longer than
-// MaxWhy; until, which has passed), ErrNotFound (as List), ErrDenied, ErrUnavailable, ErrClosed.
+// it. It returns how many hosts the target selects. More than 500 are paused some at a time: meanwhile, after an error that says
+// how many were, and after ErrUnavailable and ErrClosed, some may be and others not. The same again finishes it.
+// Errors, when nothing is changed: ErrInvalid (target; reason, longer than
+// MaxWhy; until, which has passed), ErrNotFound (as List), ErrDenied, ErrRefused unless it says how many were.
 func (h *Hosts) Pause(ctx context.Context, expr, reason string, until time.Time) (int, error) {
 	return h.changePause(ctx, expr, HostPauseChange{Reason: reason, Until: until})
 }

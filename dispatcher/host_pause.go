@@ -109,14 +109,21 @@ func (d *Dispatcher) pauseHosts(ctx context.Context, op store.Operation, expr st
 			return 0, err
 		}
 	}
+	change, done, of := "paused", 0, len(all)
+	if pause == nil {
+		change = "unpaused"
+	}
 	for {
 		some := all[:min(pausedAtOnce, len(all))]
 		c := store.DocumentChanges{}
 		if all = all[len(some):]; len(all) == 0 {
 			c.Op, c.Count = op, count
 		}
-		if err := d.storePauses(ctx, c, some, op, pause); err != nil || len(all) == 0 {
-			return count, err
+		if err := d.storePauses(ctx, c, some, op, pause); err != nil {
+			return 0, inPart(change, done, of, err)
+		}
+		if done += len(some); len(all) == 0 {
+			return count, nil
 		}
 		ctx = context.WithoutCancel(ctx) // it has begun
 	}

@@ -109,6 +109,7 @@ func (d *Dispatcher) labelHosts(ctx context.Context, op store.Operation, expr st
 	if err := d.principals.admitBytes(op.By, len(all)*(operationBytes+len(did))); err != nil {
 		return 0, err
 	}
+	done, of := 0, len(all)
 	for {
 		n, size := 0, 0
 		for n < len(all) && size < labelledBytes {
@@ -120,14 +121,32 @@ func (d *Dispatcher) labelHosts(ctx context.Context, op store.Operation, expr st
 			c.Op, c.Count = op, count
 		}
 		if err := d.storeLabels(ctx, c, all[:n], harp.Event{Type: harp.EventHostLabelled, Time: op.Time, By: op.By, Reason: did}); err != nil {
-			return 0, err
+			return 0, inPart("labelled", done, of, err)
 		}
+		done += n
 		if all = all[n:]; len(all) == 0 {
 			return count, nil
 		}
 		ctx = context.WithoutCancel(ctx) // it has begun
 	}
 }
+
+// inPart returns why a change of so many hosts has failed, of which some are changed.
+func inPart(change string, done, of int, err error) error {
+	if done == 0 {
+		return err
+	}
+	f := harp.FailureOf(err)
+	f.Message = fmt.Sprintf("%d of %d hosts were %s, and the others were not: %s", done, of, change, f.Message)
+	return &inPartError{f.Err(), err}
+}
+
+type inPartError struct{ failure, cause error }
+
+func (e *inPartError) Error() string { return e.failure.Error() }
+
+// Unwrap returns what is said of it, and why.
+func (e *inPartError) Unwrap() []error { return []error{e.failure, e.cause} }
 
 // storeLabels stores the labels of some hosts, which have them then.
 func (d *Dispatcher) storeLabels(ctx context.Context, c store.DocumentChanges, some []relabelled, told harp.Event) error {
