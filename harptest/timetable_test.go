@@ -234,6 +234,35 @@ func TestScheduleOverlap(t *testing.T) {
 	}
 }
 
+// A schedule is put anew with other times, or so that runs may overlap, while a time of it waits for the end of the last run: that time fires.
+func TestAnEditLosesNoTimeThatWaitsForTheLastRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		change       func(*harp.Schedule)
+		atOnce, then []int
+		ledger       []string
+	}{
+		"other times":   {func(s *harp.Schedule) { s.Cron = "* * * * *" }, []int{10}, []int{10, 20, 29}, []string{"skipped overlap 28-28"}},
+		"runs together": {func(s *harp.Schedule) { s.Overlap = harp.OverlapAllow }, []int{10, 20}, []int{10, 20}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s harp.Schedule
+			inTimetable(t, func(put *harp.Schedule) { put.Cron, put.Overlap = "*/10 * * * *", harp.OverlapQueue; s = *put }, func(w *timetable) {
+				w.takes.Store(int64(18*time.Minute + 30*time.Second))
+				w.pass(27)
+				w.takes.Store(0)
+				c.change(&s)
+				w.must(w.schedules().Put(w.Context(), s))
+				time.Sleep(time.Second)
+				synctest.Wait()
+				w.fired(c.atOnce...)
+				w.pass(2)
+				w.fired(c.then...)
+				w.wrote(c.ledger...)
+			})
+		})
+	}
+}
+
 // After runs in a row that did not succeed a schedule pauses itself, until somebody ends that.
 func TestSchedulePausesOnFailure(t *testing.T) {
 	inTimetable(t, func(s *harp.Schedule) { s.PauseOnFailure = 3 }, func(w *timetable) {

@@ -226,12 +226,16 @@ func (l ScheduleLife) nextWaiting(r ScheduleRules, times ScheduleTimes, at Sched
 	case slices.ContainsFunc(l.Waits, func(e ScheduleEnd) bool { return e.isTooLate(r, at.Now) }):
 		return l.settleWaiting(harp.TimeMissed, harp.TimeTooLate, ""), true
 	}
-	if following, ok := times.Next(nominal); ok {
+	since := nominal
+	if r.Put.After(since) { // times before that are of others
+		since = r.Put
+	}
+	if following, ok := times.Next(since); ok {
 		if second, ok := times.Next(following.Nominal); ok && !second.Time.After(at.Now) {
 			return l.settleWaiting(harp.TimeMissed, harp.TimeTooLate, ""), true
 		}
 	}
-	if at.Running != "" {
+	if at.Running != "" && r.Overlap != harp.OverlapAllow {
 		return ScheduleDecision{}, false
 	}
 	if p, paused := l.Paused(at.Now); paused {

@@ -203,6 +203,34 @@ func TestScheduleLifeChangeOfATimeThatWaitsForItsJitter(t *testing.T) {
 	}
 }
 
+// TestScheduleLifeChangeOfATimeThatWaitsForARun: a time waits for the end of the last batch as its schedule is given other times. Those of them that were before
+// that are none for which it has waited too long.
+func TestScheduleLifeChangeOfATimeThatWaitsForARun(t *testing.T) {
+	rules := store.ScheduleRules{Overlap: harp.OverlapQueue, CatchUp: time.Hour}
+	next, times := rules, ticks{2, 0}
+	next.Put = tick(18)
+	sight := func(now int, running string) store.ScheduleSight {
+		return store.ScheduleSight{Now: tick(now), Awake: tick(0), Running: running}
+	}
+	changed, err := (store.ScheduleLife{Through: tick(10), Waiting: tick(10)}).Change(rules, next, ticks{10, 0}, times, sight(18, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := changed.Life.Next(next, times, sight(18, "a")); d.Kind != store.DecideWait || !d.Life.Waiting.Equal(tick(10)) {
+		t.Errorf("put anew it is decided %+v", d)
+	}
+	if d := changed.Life.Next(next, times, sight(21, "")); d.Kind != store.DecideFire || !d.Nominal.Equal(tick(10)) {
+		t.Errorf("after the run it is decided %+v", d)
+	}
+	if d := changed.Life.Next(next, times, sight(22, "a")); d.Kind != store.DecideSettle || d.Entry.Reason != harp.TimeTooLate || !d.Entry.From.Equal(tick(10)) {
+		t.Errorf("when the next time but one is due it is decided %+v", d)
+	}
+	next.Overlap = harp.OverlapAllow
+	if d := changed.Life.Next(next, times, sight(18, "a")); d.Kind != store.DecideFire || !d.Nominal.Equal(tick(10)) {
+		t.Errorf("put anew so that runs may overlap it is decided %+v", d)
+	}
+}
+
 // TestScheduleLifeEntriesReachOverNoFire: an entry of several times has none between them that fired, also one that waited, so that whoever
 // reads the ledger backwards may stop at a fire.
 func TestScheduleLifeEntriesReachOverNoFire(t *testing.T) {
