@@ -377,7 +377,7 @@ func (d *Dispatcher) skipping(s *scheduled, at time.Time, who harp.Principal, no
 		return nil, hasNoTimes("at", s.name)
 	}
 	if at.IsZero() {
-		next, found := s.Next(s.state.Through)
+		next, found := s.Next(s.unsettled())
 		for found && slices.ContainsFunc(s.state.Skips, next.Nominal.Equal) {
 			next, found = s.Next(next.Nominal)
 		}
@@ -574,6 +574,14 @@ func (s *service) NextTimes(ctx context.Context, name string, from time.Time, n 
 		defer s.d.turns.leaveTurn(s.who, weight)
 		return times, s.d.foretellHolds(ctx, is, times)
 	})
+}
+
+// unsettled is the moment behind which the nominal times are that may fire yet, also those that are due.
+func (s *scheduled) unsettled() time.Time {
+	if s.firesAfter().After(s.state.Through) {
+		return s.toCome(s.state.Through)
+	}
+	return s.state.Through
 }
 
 // toCome is the moment behind which the nominal times to come are: now, but that of a time that waits for its jitter is before, and nothing

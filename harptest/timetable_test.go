@@ -567,6 +567,28 @@ func TestScheduleRestoredByAClockThatIsBehind(t *testing.T) {
 	}
 }
 
+// TestTheNextTimeOfAStoreThatWasRestoredByAClockThatIsAhead: until the clock is there again nothing fires, and no time until then is the next one, be it listed or skipped.
+func TestTheNextTimeOfAStoreThatWasRestoredByAClockThatIsAhead(t *testing.T) {
+	inTimetable(t, nil, func(w *timetable) {
+		w.pass(2)
+		var backup bytes.Buffer
+		w.must(w.sys.Caller().Backup(w.Context(), &backup))
+		w.pass(3)
+		w.sys.StopDispatcher()
+		w.sys.RestoreDispatcher(&backup)
+		w.ahead.Store(-int64(time.Hour))
+		w.restart(0)
+		minute := func(at time.Time) int { return int(at.Sub(w.begun) / time.Minute) }
+		next, err := w.schedules().Next(w.Context(), "s", 1)
+		w.must(err)
+		if listed := w.status().Next.Nominal; minute(next[0].Nominal) != 6 || minute(listed) != 6 {
+			w.Errorf("the next time is %d, and listed %d", minute(next[0].Nominal), minute(listed))
+		}
+		w.must(w.schedules().Skip(w.Context(), "s", time.Time{}))
+		w.wrote("skipped by_hand 6-6")
+	})
+}
+
 // So it is with what is left of a backfill, and with times of a pause that may have been ended since the backup was made.
 func TestScheduleRestoredInAPause(t *testing.T) {
 	inTimetable(t, nil, func(w *timetable) {
