@@ -85,6 +85,10 @@ func TestGroupsThatCannotBeAreRefused(t *testing.T) {
 		}
 		put("a", "web*")
 		put("b", "db* or @a")
+		put("m1", "web*")
+		for i := range 3 {
+			put(fmt.Sprint("m", i+2), strings.Repeat(fmt.Sprintf("@m%d,", i+1), 9)+fmt.Sprint("@m", i+1))
+		}
 		for _, bad := range []struct{ name, text, field, says string }{
 			{"", "web*", "name", "empty"},
 			{strings.Repeat("n", 129), "web*", "name", "128"},
@@ -94,6 +98,7 @@ func TestGroupsThatCannotBeAreRefused(t *testing.T) {
 			{"x", "db* or @x", "target", `at byte 7: group "x"`},
 			{"a", "db* or @b", "target", `at byte 7: group "b": at byte 7: group "a"`},
 			{"d9", "@d8", "target", "too many"},
+			{"m5", "@m4" + strings.Repeat(",@m4", 9), "target", "as often as these are used"},
 			{"x", strings.Repeat("{", 1000), "target", "at byte"},
 			{"x", "web[1-999999999]", "target", "at byte"},
 			{"x", strings.Repeat("~a,", 10_000) + "~a", "target", "at byte"},
@@ -105,12 +110,23 @@ func TestGroupsThatCannotBeAreRefused(t *testing.T) {
 				t.Errorf("to put %.20q as %.10q gives %v", bad.text, bad.name, err)
 			}
 		}
-		if n := len(collect(t, groups)); n != 10 {
+		if n := len(collect(t, groups)); n != 14 {
 			t.Errorf("there are %d groups", n)
 		}
 		_, err := sys.caller.Target("web01 or @none").Hosts(ctx)
 		if f := harp.FailureOf(err); f.Field != "target" || !strings.Contains(f.Message, "at byte 9") {
 			t.Errorf("an unknown group gives %v", err)
+		}
+		put("m1", "web*"+strings.Repeat(" or db*", 9))
+		for name, call := range map[string]func(target *harp.Target) error{
+			"listed":    func(target *harp.Target) error { return second(target.Hosts(ctx)) },
+			"explained": func(target *harp.Target) error { return second(target.Explain(ctx, "")) },
+			"previewed": func(target *harp.Target) error { return second(target.Preview(ctx, "p", nil)) },
+			"called":    func(target *harp.Target) error { return second(target.Call(ctx, "p", nil)) },
+		} {
+			if f := harp.FailureOf(call(sys.caller.Target("@m4"))); f.Field != "target" || !strings.Contains(f.Message, "as often as these are used") {
+				t.Errorf("a group that has become too large is %s: %v", name, f)
+			}
 		}
 	})
 }

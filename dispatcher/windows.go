@@ -137,7 +137,7 @@ func checkWindowTarget(text string, groups *target.Groups) (weight int, err erro
 			}
 		}
 	}
-	return m.Weight(), nil
+	return max(m.Weight(), m.Cost()), nil
 }
 
 // usedBy yields a target, under "", and those of the groups that it uses, by others too, as far as these can be read.

@@ -13,7 +13,7 @@ func (e *Expr) Compile(groups *Groups) (*Matcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := Matcher{root: root, only: true, weight: c.size.weight()}
+	m := Matcher{root: root, only: true, weight: c.size.weight(), cost: c.cost}
 	m.collectNames(e.root)
 	slices.Sort(m.names)
 	m.names = slices.Compact(m.names)
@@ -50,16 +50,24 @@ const (
 
 func (s size) weight() int { return s.items - s.others + ItemWeight*s.others + regexpWeight*s.regexps }
 
+// maxCost is what a target may weigh with each group as often as it is used, about as much as one without groups can: groups that
+// use others many times each would be matched, and explained, billions of times.
+const maxCost = 250_000
+
 // Weight says about what the target takes, to be kept and to be matched, with the groups it uses: 1 for each name, ItemWeight
 // for any other item, and more for one with a regular expression.
 func (m *Matcher) Weight() int { return m.weight }
+
+// Cost is Weight as far as hosts are matched: with each group as often as it is used, and less for long lists of names, which are looked up.
+func (m *Matcher) Cost() int { return m.cost }
 
 // compiler makes clauses of nodes.
 type compiler struct {
 	groups  *Groups
 	counted map[string]bool // groups whose size is part of size
 	size    size
-	inner   height   // of the groups in the expression that is being compiled
+	cost    int      // what the expression that is being compiled weighs, each group in it as often as it is used
+	inner   height   // of these groups
 	uses    []string // these groups
 }
 
@@ -86,12 +94,18 @@ func (c *compiler) compileExpr(e *Expr) (*clause, error) {
 	if err := c.count(e.size); err != nil {
 		return nil, err
 	}
-	c.inner, c.uses = height{}, nil
+	c.cost, c.inner, c.uses = e.size.weight(), height{}, nil
 	root, err := c.compileNode(e.root)
-	if c.inner.depth += e.size.depth; err == nil && c.inner.depth > maxDepth {
+	c.inner.depth += e.size.depth
+	switch {
+	case err != nil:
+		return nil, err
+	case c.inner.depth > maxDepth:
 		return nil, limitError(0, "at most %d parentheses, not and groups within one another", maxDepth)
+	case c.cost > maxCost:
+		return nil, limitError(0, "at most %d items, those of groups as often as these are used, where one that is no name counts as %d", maxCost, ItemWeight)
 	}
-	return root, err
+	return root, nil
 }
 
 func (c *compiler) compileNode(n *node) (*clause, error) {
@@ -122,6 +136,7 @@ func (c *compiler) compileNode(n *node) (*clause, error) {
 		}
 		made.parts = append(made.parts, inner)
 	}
+	c.cost -= max(0, len(made.names)-maxExplained) // a long list is looked up at once
 	return &made, nil
 }
 
@@ -143,6 +158,7 @@ func (c *compiler) compileGroup(n *node) (*clause, error) {
 	if err != nil {
 		return nil, &GroupError{Name: n.text, Offset: n.offset, Err: err}
 	}
+	c.cost += group.cost
 	c.inner = height{max(c.inner.groups, group.height.groups), max(c.inner.depth, group.height.depth)}
 	c.uses = append(c.uses, n.text)
 	return group.root, nil
@@ -155,10 +171,10 @@ func (c *compiler) loadGroup(name string) (*compiledGroup, error) {
 		return nil, err
 	}
 	c.groups.compiled[name], c.counted[name] = nil, true
-	outer, uses := c.inner, c.uses
+	cost, outer, uses := c.cost, c.inner, c.uses
 	root, err := c.compileExpr(e)
-	group := compiledGroup{root, height{c.inner.groups + 1, c.inner.depth + 1}, e.size, c.uses}
-	if c.inner, c.uses = outer, uses; err != nil {
+	group := compiledGroup{root, height{c.inner.groups + 1, c.inner.depth + 1}, e.size, c.cost, c.uses}
+	if c.cost, c.inner, c.uses = cost, outer, uses; err != nil {
 		delete(c.groups.compiled, name)
 		return nil, err
 	}

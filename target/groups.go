@@ -13,6 +13,7 @@ type compiledGroup struct {
 	root   *clause
 	height height
 	size   size     // without that of the groups it uses
+	cost   int      // with it, as often as it uses them
 	uses   []string // these
 }
 

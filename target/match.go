@@ -12,7 +12,7 @@ type Matcher struct {
 	names []string
 	only  bool
 
-	weight int
+	weight, cost int
 }
 
 // clause is a part of a target ready to look at hosts.

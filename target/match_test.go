@@ -284,7 +284,9 @@ func TestCompileGroups(t *testing.T) {
 	}
 	for i := range 8 {
 		groups[fmt.Sprint("deep", i)] = fmt.Sprint("@deep", i+1)
+		groups[fmt.Sprint("often", i)] = strings.TrimSuffix(strings.Repeat(fmt.Sprintf("@often%d,", i+1), 10), ",")
 	}
+	groups["often8"] = "no*"
 	calls := map[string]int{}
 	group := func(name string) (string, error) {
 		calls[name]++
@@ -317,6 +319,10 @@ func TestCompileGroups(t *testing.T) {
 		{"@many", "", 0, errSyntax},
 		{"@regexp", "", 0, nil},
 		{"@regexp,@regexp2", "", 0, errSyntax},
+		{"@often5", "", 0, nil},
+		{"@often5 or @often6", "", 0, nil},
+		{"@often5 or @often6 and not @often5", "", 0, errSyntax},
+		{"@often1", "often1", 0, errSyntax},
 	} {
 		e, err := Parse(c.target)
 		if err != nil {

@@ -1,6 +1,8 @@
 package target_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/harpcaller/harp/target"
@@ -62,6 +64,27 @@ func TestGroupsAreShared(t *testing.T) {
 	for name, n := range read {
 		if n != 1 {
 			t.Errorf("group %s is read %d times", name, n)
+		}
+	}
+}
+
+// Cost has each group as often as it is used, and no more of a long list than its looking up takes.
+func TestCost(t *testing.T) {
+	groups := map[string]string{"g": "a,b,c", "twice": "@g or @g", "long": strings.Repeat("n", 300)}
+	for i := range 1000 {
+		groups["long"] += fmt.Sprint(",n", i)
+	}
+	of := target.NewGroups(func(name string) (string, error) { return groups[name], nil })
+	for text, want := range map[string]int{
+		"a,b": 2, "role=web": 100, "@g": 103, "@g or @g": 206, "@twice and not @twice": 612, "@twice": 306, "@long": 356, "@long and @g": 459,
+	} {
+		e, err := target.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := e.Compile(of)
+		if err != nil || m.Cost() != want {
+			t.Errorf("%s costs %d, %v, want %d", text, m.Cost(), err, want)
 		}
 	}
 }
