@@ -14,7 +14,7 @@ import (
 // is sent to each host, so the names travel beside it, in Submission.Hosts, and are stored once.
 type HostList struct {
 	Count  int    `json:"count" msgpack:"count"`   // of names
-	Digest string `json:"digest" msgpack:"digest"` // SHA-256 of Submission.Hosts: as that of a [Preview] of these hosts
+	Digest string `json:"digest" msgpack:"digest"` // SHA-256 of Submission.Hosts
 }
 
 // EncodeHosts returns names as Submission.Hosts has them: each once, sorted, behind its length in two bytes.

@@ -157,7 +157,7 @@ func (h *UnfitHost) UnmarshalJSON(text []byte) error {
 
 // Preview says what [Target.Call], given the same, would meet now: how many hosts there are,
 // which are away and which are unfit, whether the procedure is dangerous, and why the batch would
-// be refused, if it would. Nothing is stored and no host is asked, not with [Probe] either. A host
+// be refused, if it would. Nothing is stored, and no host is asked but with [Probe]. A host
 // that has not said what it offers counts as fit. Errors: ErrInvalid (target, procedure, args, an option),
 // ErrNotFound (a host that is written out in the target is not known, or it selects none),
 // ErrUnavailable, ErrClosed.

@@ -166,7 +166,7 @@ func (d *Dispatcher) admit(ctx context.Context, req harp.Request, now time.Time)
 	}
 	h := d.hosts.findKnown(req.Host)
 	if h == nil {
-		return store.Job{}, d.unknownHost(req.Host)
+		return store.Job{}, d.hosts.unknownError(req.Host)
 	}
 	proc, err := h.checkRequest(ctx, req)
 	if err != nil {

@@ -199,6 +199,9 @@ func (d *Dispatcher) retriedHosts(ctx context.Context, req harp.Request) (hosts 
 			gone = append(gone, name)
 		}
 	}
+	if len(gone) > 0 && d.hosts.unread.Load() {
+		return nil, nil, registryUnreadError()
+	}
 	if len(hosts) == 0 {
 		f := failures.New("not_found", "batch "+req.RetryOf+" has no member that ended as "+strings.Join(req.Batch.Retry, ", ")+" on a host that is known")
 		f.Type = "target"

@@ -79,6 +79,9 @@ func (f *fleet) matchPage(ctx context.Context, m *target.Matcher, cursor string,
 		page, next = f.namedPage(names, cursor, n)
 		return page, next, nil
 	}
+	if f.hosts.unread.Load() {
+		return nil, "", registryUnreadError()
+	}
 	for from := cursor; ; {
 		chunk, more := f.hosts.page(from, matchedAtOnce)
 		selected, err := f.selectAmong(ctx, m, chunk)
@@ -116,7 +119,7 @@ func (f *fleet) findNames(names []string) (hosts []*host, err error) {
 	if n := len(unknown) - most; n > 0 {
 		listed += fmt.Sprintf(" and %d more", n)
 	}
-	return nil, failures.NotFound("host", listed)
+	return nil, f.hosts.unknownError(listed)
 }
 
 // namedPage returns up to n of the hosts of these names, which are sorted, from the one
@@ -135,6 +138,12 @@ func (f *fleet) namedPage(names []string, cursor string, n int) (page []*host, n
 		}
 	}
 	return page, ""
+}
+
+// registryUnreadError is the error of a target that may select hosts, or leave some out, by what the registry says of them, before that was read for the
+// first time.
+func registryUnreadError() error {
+	return failures.New("unavailable", "the target cannot be used before the hosts registry was read").Err()
 }
 
 func noHostError(text string) error {
@@ -195,6 +204,9 @@ func (f *fleet) matchHosts(ctx context.Context, m *target.Matcher) (selected []*
 	names, only := m.Names()
 	if selected, err = f.findNames(names); err != nil || only {
 		return selected, cmp.Or(err, context.Cause(ctx))
+	}
+	if f.hosts.unread.Load() {
+		return nil, registryUnreadError()
 	}
 	selected = nil
 	for from, first := "", true; first || from != ""; first = false {

@@ -23,6 +23,7 @@ import (
 type hosts struct {
 	listing  sync.RWMutex // held while what the registry says of them is replaced
 	listings int          // how often that has changed; guarded by listing
+	unread   atomic.Bool  // there is a registry that was never read: nobody can say that there is no such host, nor by what labels others are selected
 
 	mu     sync.Mutex
 	byName map[string]*host
@@ -461,6 +462,7 @@ func (h *host) setDialError(text string) {
 func (hs *hosts) list(specs []HostSpec) {
 	hs.listing.Lock()
 	defer hs.listing.Unlock()
+	hs.unread.Store(false)
 	isOther, listed := false, map[string]bool{}
 	for i := range specs {
 		spec := specs[i]
@@ -484,6 +486,14 @@ func (hs *hosts) listedAnew() int {
 	hs.listing.RLock()
 	defer hs.listing.RUnlock()
 	return hs.listings
+}
+
+// unknownError is the error of hosts, named in a text, that are not known.
+func (hs *hosts) unknownError(names string) error {
+	if hs.unread.Load() {
+		return failures.New("unavailable", "host "+names+" is unknown, and the hosts registry has not been read yet").Err()
+	}
+	return failures.NotFound("host", names)
 }
 
 // findInOneRegistry has find look at hosts as one reading of the registry has them: it looks again if that has

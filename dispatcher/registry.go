@@ -195,7 +195,6 @@ type registry struct {
 	mu       sync.Mutex
 	source   HostSource // nil: there never was one
 	err      error      // of the last refresh
-	known    bool       // it was read, now or by a dispatcher before
 	next     *refresh   // guarded by mu: that was asked for and has not begun; nil: none
 	diallers map[string]*dialer
 }
@@ -219,18 +218,6 @@ func (r *registry) lastError() error {
 	return r.err
 }
 
-// unknownHost is the error of a call of a host that is not known: before the registry was read
-// for the first time nobody can say that there is no such host.
-func (d *Dispatcher) unknownHost(name string) error {
-	r := &d.registry
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.source != nil && !r.known {
-		return failures.New("unavailable", "host "+name+" is unknown, and the hosts registry has not been read yet").Err()
-	}
-	return failures.NotFound("host", name)
-}
-
 // loadRegistry takes over the registry as it was last read. One that does not
 // change is taken as it is: a mistake in it is one of the configuration.
 func (d *Dispatcher) loadRegistry(ctx context.Context) error {
@@ -238,6 +225,7 @@ func (d *Dispatcher) loadRegistry(ctx context.Context) error {
 	if d.cfg.Hosts == nil {
 		return nil
 	}
+	d.hosts.unread.Store(true)
 	if specs, static := d.cfg.Hosts.(StaticHosts); static {
 		if err := checkHosts(specs); err != nil {
 			return err
@@ -390,7 +378,6 @@ func (d *Dispatcher) setRegistry(specs []HostSpec) {
 	r := &d.registry
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.known = true
 	d.hosts.list(specs)
 	gone := maps.Clone(r.diallers)
 	for _, spec := range specs {

@@ -146,6 +146,58 @@ func TestCallsBeforeTheRegistryIsRead(t *testing.T) {
 	})
 }
 
+// Before the registry was read for the first time nobody can say which hosts a target selects but for those that it names: the labels
+// are not known of those that have connected, nor which others there are.
+func TestTargetsBeforeTheRegistryIsRead(t *testing.T) {
+	everyWiring(t, func(t *testing.T, sys *system) {
+		ctx, source := t.Context(), &late{read: make(chan struct{})}
+		other := newSystem(t, sys.wiring, nil, dispatcher.Config{Hosts: source})
+		other.agent("db01", greeter)
+		for _, text := range []string{"web01", "web01,db01", "*", "not role=web", "10.0.0.0/8"} {
+			on := other.caller.Target(text)
+			for did, call := range map[string]func() error{
+				"called":    func() error { return second(on.Call(ctx, "hello", harp.Args{"name": "you"})) },
+				"previewed": func() error { return second(on.Preview(ctx, "hello", harp.Args{"name": "you"})) },
+				"listed":    func() error { return second(on.Hosts(ctx)) },
+				"labelled":  func() error { return second(other.caller.Hosts().Label(ctx, text, map[string]string{"a": "b"})) },
+				"paused":    func() error { return second(other.caller.Hosts().Pause(ctx, text, "", time.Time{})) },
+			} {
+				if err := call(); !errors.Is(err, harp.ErrUnavailable) || harp.RanOf(err) != harp.DidNotRun {
+					t.Errorf("before it was read %s is %s: %v", text, did, err)
+				}
+			}
+		}
+		must[*harp.Batch](t)(other.caller.Target("db01").Call(ctx, "hello", harp.Args{"name": "you"}))
+		close(source.read)
+		must[int](t)(other.caller.Hosts().Refresh(ctx))
+		if names := must[[]string](t)(other.caller.Target("*").Hosts(ctx)); !slices.Equal(names, []string{"db01", "web01"}) {
+			t.Errorf("after: %q", names)
+		}
+		if err := second(other.caller.Target("web02").Hosts(ctx)); !errors.Is(err, harp.ErrNotFound) {
+			t.Errorf("after: %v", err)
+		}
+	})
+}
+
+// Nor are hosts of a batch that is made again gone before the registry was read.
+func TestRetryBeforeTheRegistryIsRead(t *testing.T) {
+	ctx, disk := t.Context(), memory.NewDisk()
+	d := must[*dispatcher.Dispatcher](t)(dispatcher.Open(ctx, memory.OpenDisk(disk, nil), dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "web01"}}}))
+	batch := must[*harp.Batch](t)(d.Caller().Target("web01").Call(ctx, "p", nil, harp.ApproveFirst()))
+	must[int](t)(batch.Cancel(ctx))
+	must[harp.BatchStatus](t)(batch.Wait(ctx))
+	if err := d.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	d = must[*dispatcher.Dispatcher](t)(dispatcher.Open(ctx, memory.OpenDisk(disk, nil), dispatcher.Config{Hosts: &late{read: make(chan struct{})}}))
+	if _, err := d.Caller().Batch(batch.ID()).Retry(ctx, nil); !errors.Is(err, harp.ErrUnavailable) {
+		t.Errorf("made again: %v", err)
+	}
+	if err := d.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 // late is a registry that nobody can read at first.
 type late struct{ read chan struct{} }
 
