@@ -181,21 +181,19 @@ func TestTargetsBeforeTheRegistryIsRead(t *testing.T) {
 
 // Nor are hosts of a batch that is made again gone before the registry was read.
 func TestRetryBeforeTheRegistryIsRead(t *testing.T) {
-	ctx, disk := t.Context(), memory.NewDisk()
-	d := must[*dispatcher.Dispatcher](t)(dispatcher.Open(ctx, memory.OpenDisk(disk, nil), dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "web01"}}}))
-	batch := must[*harp.Batch](t)(d.Caller().Target("web01").Call(ctx, "p", nil, harp.ApproveFirst()))
-	must[int](t)(batch.Cancel(ctx))
-	must[harp.BatchStatus](t)(batch.Wait(ctx))
-	if err := d.Shutdown(ctx); err != nil {
-		t.Fatal(err)
-	}
-	d = must[*dispatcher.Dispatcher](t)(dispatcher.Open(ctx, memory.OpenDisk(disk, nil), dispatcher.Config{Hosts: &late{read: make(chan struct{})}}))
-	if _, err := d.Caller().Batch(batch.ID()).Retry(ctx, nil); !errors.Is(err, harp.ErrUnavailable) {
-		t.Errorf("made again: %v", err)
-	}
-	if err := d.Shutdown(ctx); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		sys := newSystem(t, inMemory, nil, dispatcher.Config{Hosts: &late{read: make(chan struct{})}})
+		sys.agent("web01", greeter)()
+		synctest.Wait()
+		batch := must[*harp.Batch](t)(sys.caller.Target("web01").Call(ctx, "hello", harp.Args{"name": "you"}, harp.ApproveFirst()))
+		must[int](t)(batch.Cancel(ctx))
+		must[harp.BatchStatus](t)(batch.Wait(ctx))
+		must[int](t)(sys.caller.Hosts().Remove(ctx, "web01"))
+		if _, err := batch.Retry(ctx, nil); !errors.Is(err, harp.ErrUnavailable) {
+			t.Errorf("made again: %v", err)
+		}
+	})
 }
 
 // late is a registry that nobody can read at first.
