@@ -249,8 +249,13 @@ func TestWhatIsCancelledBeforeItIsSentDoesNotBegin(t *testing.T) {
 			if s := last.status(t); s.State != harp.StateCancelled || s.Started != harp.DidNotRun || a.tr.Err() != nil {
 				t.Errorf("full %v: it is %s, started %q; the session: %v", isFull, s.State, s.Started, a.tr.Err())
 			}
-			for range calls - 1 {
-				m := <-asked
+			for n := range calls - 1 {
+				var m agentExchange
+				select {
+				case m = <-asked:
+				case <-a.tr.Done():
+					t.Fatalf("after %d calls the session ended: %v", n, a.tr.Err())
+				}
 				m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 				m.sendFrame(t, wire.TypeEnd, true, wire.End{})
 				close(m.over)

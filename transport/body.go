@@ -69,10 +69,10 @@ type bodies struct {
 	writing   int        // bodies of this side that are not written yet
 	moved     time.Time  // when the first of these was begun, or a piece of one was written
 	streams   map[uint32]*bodyReceiver
-	announced int   // bodies that were not let in
-	untaken   int   // bytes that were read, or are being read, and were not taken
-	coming    int   // of those, that are being read
-	begun     int64 // bytes that were, or are being, read so far
+	announced int         // bodies that were not let in
+	untaken   int         // bytes that were read, or are being read, and were not taken
+	coming    int         // of those, that are being read
+	line      []*lateBody // those that wait to be read, the first on each stream, in their order
 	closed    bool
 }
 
@@ -438,11 +438,13 @@ func (b *bodies) nextLate(from *bodyReceiver) *lateBody {
 	}
 	late := from.announced[0]
 	from.announced = slices.Delete(from.announced, 0, 1)
-	for since := b.begun; !b.hasRoomLocked(late, since) && !b.closed; {
+	b.line = append(b.line, late)
+	for !b.mayReadLocked(late) && !b.closed {
 		b.room.Wait()
 	}
+	b.line = slices.DeleteFunc(b.line, func(l *lateBody) bool { return l == late })
+	b.room.Broadcast() // to those behind it
 	b.announced--
-	b.begun += int64(late.size)
 	b.untaken += late.size
 	b.coming += late.size
 	if x := late.exchange; x != nil {
@@ -491,16 +493,21 @@ func (b *bodies) mayComeAhead() bool {
 	return b.mayCome
 }
 
-// hasRoomLocked reports whether a body may be read that waits since so many bytes of bodies
-// were begun. Shorter ones find room before a long one does, and would for ever.
-func (b *bodies) hasRoomLocked(late *lateBody, since int64) bool {
-	if x := late.exchange; x != nil && (x.lates[0] != late || exceeds(x.untaken, late.size, maxExchangeBodies)) {
-		return false // one that cannot be taken before another has come must not have its room
+// mayReadLocked reports whether a body may be read: the first in line, when there is room. If shorter ones went before a long one, or those of
+// about its length by chance, it could wait for ever.
+func (b *bodies) mayReadLocked(late *lateBody) bool {
+	for _, l := range b.line {
+		if !l.waitsForOthers() {
+			return l == late && b.untaken <= maxBodies && !exceeds(b.coming, late.size, maxComing)
+		}
 	}
-	if b.begun-since >= maxBodies { // it was overtaken
-		return b.untaken <= maxBodies && b.coming <= maxComing
-	}
-	return !exceeds(b.untaken, late.size, maxBodies) && !exceeds(b.coming, late.size, maxComing)
+	return false
+}
+
+// waitsForOthers reports whether a body cannot be taken before another of its exchange has come, or was taken. It must not have the room for that.
+func (l *lateBody) waitsForOthers() bool {
+	x := l.exchange
+	return x != nil && (x.lates[0] != l || exceeds(x.untaken, l.size, maxExchangeBodies))
 }
 
 // exceeds reports whether a body is one too many, which a single one never is.
