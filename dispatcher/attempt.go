@@ -266,9 +266,6 @@ func (a *attempt) runExchange(sub harp.Submission) error {
 	}
 }
 
-// longCall is how long a request is that waits for room to be sent: shorter ones travel with the frames.
-const longCall = 16 << 10
-
 // takeRequest returns the job's request, sub if that is at hand, when there is room to send it. While it waits for that, as its agent may
 // let in none, it holds none.
 func (a *attempt) takeRequest(ctx context.Context, sub harp.Submission) (harp.Submission, error) {
@@ -279,7 +276,7 @@ func (a *attempt) takeRequest(ctx context.Context, sub harp.Submission) (harp.Su
 		}
 	}
 	size := requestSize(sub)
-	if size < longCall || a.x.TryReserve(size) {
+	if size < wire.LongSubmission || a.x.TryReserve(size) {
 		return sub, nil
 	}
 	sub = harp.Submission{}

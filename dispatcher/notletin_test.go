@@ -66,15 +66,15 @@ func (s slowStream) WriteWithin(p []byte, within time.Duration) error {
 }
 
 // notLettingIn connects the agent of a host that lets no call with long arguments in, and is well otherwise.
-func (s *system) notLettingIn(t *testing.T, host string) *rawAgent {
+func (s *system) notLettingIn(t *testing.T, host string) (*rawAgent, <-chan agentExchange) {
 	t.Helper()
 	addr, tc, dial := s.net.dial("dispatcher", host, transport.RoleAgent)
 	nc := ungranted{must[net.Conn](t)(dial(t.Context(), addr)).(transport.Link)}
 	a := must[*rawAgent](t)(s.greetOn(t.Context(), nc, tc, wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}, wire.Held{}))
-	a.exchanges(t)
+	asked := a.exchanges(t)
 	alive(a)
 	synctest.Wait()
-	return a
+	return a, asked
 }
 
 // slowToLetIn connects the agent of a host that takes a time to let a call with long arguments in.
@@ -91,7 +91,7 @@ const callsToAgents = "agents: answers of all peers"
 // the session is over they are sent in the next one.
 func TestCallsThatAreNotLetInAreNotHeld(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {
-		a := sys.notLettingIn(t, "web01")
+		a, _ := sys.notLettingIn(t, "web01")
 		const calls, size = 24, 1 << 20
 		for range calls {
 			must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", harp.Args{"a": make([]byte, size-100)}, unlimited...))
@@ -125,7 +125,7 @@ func TestCallsThatAreNotLetInAreNotHeld(t *testing.T) {
 // TestACallThatIsNotLetInIsNotAnswered: it holds its queue's slot no longer than one that is let in and not answered.
 func TestACallThatIsNotLetInIsNotAnswered(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {
-		a := sys.notLettingIn(t, "web01")
+		a, _ := sys.notLettingIn(t, "web01")
 		must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", harp.Args{"a": make([]byte, 1<<20-100)}, unlimited...))
 		time.Sleep(7 * time.Minute) // of which a slow line needs two
 		if a.tr.Err() != nil {
@@ -135,6 +135,26 @@ func TestACallThatIsNotLetInIsNotAnswered(t *testing.T) {
 		synctest.Wait()
 		if a.tr.Err() == nil {
 			t.Error("the session goes on")
+		}
+	})
+}
+
+// TestEachCallThatIsNotLetInIsPaidFor: so are the shortest that do not travel with the frames, with what CALL adds to them.
+func TestEachCallThatIsNotLetInIsPaidFor(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		_, asked := sys.notLettingIn(t, "web01")
+		var unpaid int64
+		for size := 16<<10 - 500; size < 16<<10+100; size += 20 {
+			must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", harp.Args{"a": make([]byte, size)}, unlimited...))
+			synctest.Wait()
+			select {
+			case <-asked:
+			default:
+				unpaid += int64(size)
+			}
+		}
+		if used := usedOf(t, sys, callsToAgents); unpaid == 0 || used < unpaid {
+			t.Errorf("calls of %d bytes are not let in, and %d are used", unpaid, used)
 		}
 	})
 }
@@ -164,7 +184,7 @@ func TestDeafHostsLeaveRoomToOthers(t *testing.T) {
 		}
 		call("web01") // it has taken one before
 		answer()
-		first := sys.notLettingIn(t, "deaf00")
+		first, _ := sys.notLettingIn(t, "deaf00")
 		call("deaf00")
 		time.Sleep(3 * time.Minute)
 		if first.tr.Err() != nil {

@@ -29,8 +29,8 @@ const (
 	letInAhead = 2 // and lets others come ahead
 )
 
-// longBody is the length of the shortest body that is long.
-const longBody = 16<<10 + 1
+// LongBody is the length of the shortest body that is long: shorter ones travel with the frames.
+const LongBody = 16<<10 + 1
 
 // bodyReceiver is a stream on which the peer sends long bodies. The bodies' mutex guards it.
 type bodyReceiver struct {

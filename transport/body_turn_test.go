@@ -13,7 +13,7 @@ func TestALongBodyWaitsForTheOneBeforeIt(t *testing.T) {
 		var b bodies
 		b.init(&Session{})
 		x := &Exchange{session: b.session}
-		first, second := &lateBody{exchange: x, size: longBody}, &lateBody{exchange: x, size: longBody}
+		first, second := &lateBody{exchange: x, size: LongBody}, &lateBody{exchange: x, size: LongBody}
 		x.lates = []*lateBody{first, second}
 		var read atomic.Pointer[lateBody]
 		go func() { read.Store(b.nextLate(&bodyReceiver{announced: []*lateBody{second}})) }()

@@ -85,7 +85,7 @@ func (x *Exchange) Send(t Type, end bool, body []byte) error {
 		return fmt.Errorf("%w: End of the control exchange", ErrProtocol)
 	}
 	send := x.session.out.queueFrame
-	if len(body) >= longBody && x != x.session.control {
+	if len(body) >= LongBody && x != x.session.control {
 		send = x.session.sendLong
 	}
 	err := send(x, f)

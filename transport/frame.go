@@ -146,7 +146,7 @@ func (r *frameReader) readFrame() (Frame, error) {
 	switch {
 	case long:
 		f.on, err = r.readStream(f)
-	case f.size >= longBody && r.pay != nil:
+	case f.size >= LongBody && r.pay != nil:
 		if err = r.pay(f); err != nil {
 			return Frame{}, err
 		}
@@ -170,7 +170,7 @@ func (r *frameReader) readStream(f Frame) (uint32, error) {
 		return 0, cutShort(err)
 	}
 	on := binary.BigEndian.Uint32(b[:])
-	if on == 0 || f.size < longBody || f.Exchange == 0 || f.Type >= resetType {
+	if on == 0 || f.size < LongBody || f.Exchange == 0 || f.Type >= resetType {
 		return 0, fmt.Errorf("%w: %d bytes of exchange %d on stream %d", ErrProtocol, f.size, f.Exchange, on)
 	}
 	return on, nil

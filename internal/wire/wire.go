@@ -35,7 +35,12 @@ const (
 
 	// MaxSubmission is what a request may take with its signature and the key's id, so that CALL
 	// has room for what the dispatcher adds.
-	MaxSubmission = MaxMessage + harp.MaxInfo + frameSlack - 4<<10
+	MaxSubmission = MaxMessage + harp.MaxInfo + frameSlack - callRest
+
+	// LongSubmission is from how many of these bytes on CALL may be a long body.
+	LongSubmission = transport.LongBody - callRest
+
+	callRest = 4 << 10 // what the dispatcher adds to CALL, at most
 )
 
 // Window is how many bytes of records an agent may send ahead of acknowledgement.
