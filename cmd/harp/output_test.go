@@ -381,7 +381,7 @@ waiting      7
 		{"queue cancel host=web01", "cancellation requested for 10 jobs\n"},
 		{"proc ls", `PROCEDURE  ARGUMENTS     SUMMARY                          HOSTS
 count      to= [every=]  Count up, one record per number  demo1
-hello      name=         Greet somebody                   demo1
+hello      [name=]       Greet somebody                   demo1
 `},
 		{"proc show demo1 count", `procedure   count
 summary     Count up, one record per number
