@@ -182,7 +182,7 @@ func (s *scheduled) status(now time.Time) harp.ScheduleStatus {
 		out.Ends = append(out.Ends, harp.DependencyEnd{Schedule: end.Schedule, Batch: end.Batch, State: end.State, At: end.At})
 	}
 	if s.spec != nil {
-		if m, found := s.spec.Next(s.unsettled()); found {
+		if m, found := s.spec.Next(s.firesAfter()); found {
 			out.Next = s.upcoming(m)
 		}
 	}

@@ -377,7 +377,7 @@ func (d *Dispatcher) skipping(s *scheduled, at time.Time, who harp.Principal, no
 		return nil, hasNoTimes("at", s.name)
 	}
 	if at.IsZero() {
-		next, found := s.Next(s.unsettled())
+		next, found := s.Next(s.firesAfter())
 		for found && slices.ContainsFunc(s.state.Skips, next.Nominal.Equal) {
 			next, found = s.Next(next.Nominal)
 		}
@@ -576,28 +576,17 @@ func (s *service) NextTimes(ctx context.Context, name string, from time.Time, n 
 	})
 }
 
-// unsettled is the moment behind which the nominal times are that may fire yet, also those that are due.
-func (s *scheduled) unsettled() time.Time {
-	if s.firesAfter().After(s.state.Through) {
-		return s.toCome(s.state.Through)
-	}
-	return s.state.Through
-}
-
 // toCome is the moment behind which the nominal times to come are: now, but that of a time that waits for its jitter is before, and nothing
 // fires that is settled, as by a clock that was ahead.
 func (s *scheduled) toCome(now time.Time) time.Time {
-	from := now
-	if until := s.state.RestoredUntil(nil); until.After(from) {
-		from = until
+	settled := s.firesAfter()
+	if settled.After(now) {
+		return settled
 	}
-	if s.state.Through.After(from) {
-		return s.state.Through
-	}
-	if t, found := s.Prev(from.Add(1)); found && t.Nominal.After(s.state.Through) && t.Time.After(from) {
+	if t, found := s.Prev(now.Add(1)); found && t.Nominal.After(settled) && t.Time.After(now) {
 		return t.Nominal.Add(-1)
 	}
-	return from
+	return now
 }
 
 // ScheduleLedger implements harp.ScheduleService.

@@ -567,6 +567,33 @@ func TestScheduleRestoredByAClockThatIsBehind(t *testing.T) {
 	}
 }
 
+// TestATimeOfLessJitterFiresOnceThoughItIsRestored: since a backup was made a schedule was given less jitter, and fired a time that would wait for it still where
+// the backup is restored. It does not fire again.
+func TestATimeOfLessJitterFiresOnceThoughItIsRestored(t *testing.T) {
+	var s harp.Schedule
+	inTimetable(t, func(put *harp.Schedule) { put.Jitter = 50 * time.Second; s = *put }, func(w *timetable) {
+		var backup bytes.Buffer
+		w.must(w.sys.Caller().Backup(w.Context(), &backup))
+		next, err := w.schedules().Next(w.Context(), "s", 20)
+		w.must(err)
+		late := next[slices.IndexFunc(next, func(up harp.Upcoming) bool { return up.Time.Sub(up.Nominal) > 20*time.Second })]
+		time.Sleep(time.Until(late.Nominal.Add(-time.Second)))
+		s.Jitter = 0
+		w.must(w.schedules().Put(w.Context(), s))
+		time.Sleep(3 * time.Second)
+		w.sys.StopDispatcher()
+		w.sys.RestoreDispatcher(&backup)
+		w.restart(0)
+		w.pass(1)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		minute := int(late.Nominal.Sub(w.begun) / time.Minute)
+		if n := len(slices.DeleteFunc(slices.Clone(w.fires), func(m int) bool { return m != minute })); n != 1 {
+			w.Errorf("for %d it ran %d times: %v", minute, n, w.fires)
+		}
+	})
+}
+
 // TestTheNextTimeOfAStoreThatWasRestoredByAClockThatIsAhead: until the clock is there again nothing fires, and no time until then is the next one, be it listed or skipped.
 func TestTheNextTimeOfAStoreThatWasRestoredByAClockThatIsAhead(t *testing.T) {
 	inTimetable(t, nil, func(w *timetable) {
@@ -576,7 +603,7 @@ func TestTheNextTimeOfAStoreThatWasRestoredByAClockThatIsAhead(t *testing.T) {
 		w.pass(3)
 		w.sys.StopDispatcher()
 		w.sys.RestoreDispatcher(&backup)
-		w.ahead.Store(-int64(time.Hour))
+		w.ahead.Store(-int64(30 * time.Minute))
 		w.restart(0)
 		minute := func(at time.Time) int { return int(at.Sub(w.begun) / time.Minute) }
 		next, err := w.schedules().Next(w.Context(), "s", 1)

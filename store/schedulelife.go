@@ -279,7 +279,7 @@ func oneTime(outcome harp.TimeOutcome, reason, detail string, nominal time.Time)
 func (l ScheduleLife) judge(r ScheduleRules, at ScheduleSight, t ScheduleTime, first time.Time) LedgerRun {
 	p, paused := l.pauseAt(t.Time)
 	switch tooLate := r.isTooLate(t, at.Now); {
-	case !t.Time.After(l.RestoredUntil(at.Jumps)): // whether it was paused then nobody knows either
+	case !t.Nominal.After(l.RestoredUntil(at.Jumps)): // nobody knows either whether it was paused then, or given less jitter since the backup
 		return oneTime(harp.TimeMissed, harp.TimeRestored, "", t.Nominal)
 	case paused:
 		return oneTime(harp.TimeSkipped, harp.TimePaused, p.detail(), t.Nominal)
@@ -303,7 +303,7 @@ func (l ScheduleLife) firstToFire(r ScheduleRules, times ScheduleTimes, at Sched
 	most := max(r.CatchUpMost, 1)
 	for before := at.Now.Add(1); most > 0; {
 		t, ok := times.Prev(before)
-		if !ok || !t.Nominal.After(l.Through) || r.isTooLate(t, at.Now) || !t.Time.After(l.RestoredUntil(at.Jumps)) {
+		if !ok || !t.Nominal.After(l.Through) || r.isTooLate(t, at.Now) || !t.Nominal.After(l.RestoredUntil(at.Jumps)) {
 			break
 		}
 		before = t.Nominal
@@ -347,9 +347,6 @@ func (l ScheduleLife) lastAlike(r ScheduleRules, times ScheduleTimes, at Schedul
 	for _, j := range at.Jumps {
 		changes = append(changes, j.From, j.To)
 	}
-	if until := l.RestoredUntil(at.Jumps); !until.IsZero() {
-		changes = append(changes, until.Add(1))
-	}
 	for _, p := range l.Pauses {
 		changes = append(changes, p.Since, p.Until)
 	}
@@ -360,7 +357,7 @@ func (l ScheduleLife) lastAlike(r ScheduleRules, times ScheduleTimes, at Schedul
 		}
 	}
 	bound := end // of nominal times
-	for _, nominal := range append([]time.Time{first}, l.Skips...) {
+	for _, nominal := range append([]time.Time{first, l.RestoredUntil(at.Jumps).Add(1)}, l.Skips...) {
 		if nominal.After(t.Nominal) && nominal.Before(bound) {
 			bound = nominal
 		}

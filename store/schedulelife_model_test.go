@@ -75,7 +75,7 @@ func (w *scheduleWorld) expect(nominal int) (harp.TimeOutcome, string) {
 		}
 	}
 	switch {
-	case at <= w.restore:
+	case nominal <= w.restore:
 		return harp.TimeMissed, harp.TimeRestored
 	case w.isPaused(at):
 		return harp.TimeSkipped, harp.TimePaused
