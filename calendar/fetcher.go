@@ -152,18 +152,22 @@ func (f *Fetcher) token(u *url.URL) (string, error) {
 	if strings.ContainsAny(host, `/\`) || host == "." {
 		return "", nil
 	}
-	file, err := folder.Open(host) // which does not leave the folder
-	if errors.Is(err, fs.ErrNotExist) {
+	errUnread := errors.New("the token of its host cannot be read")
+	switch info, err := folder.Stat(host); { // before it is opened: opening a pipe would wait for who writes it
+	case errors.Is(err, fs.ErrNotExist):
 		return "", nil
+	case err != nil || !info.Mode().IsRegular():
+		return "", errUnread
 	}
+	file, err := folder.Open(host) // which does not leave the folder
 	if err != nil {
-		return "", errors.New("the token of its host cannot be read")
+		return "", errUnread
 	}
 	defer file.Close()
 	content, err := io.ReadAll(io.LimitReader(file, maxToken+1))
 	token := strings.TrimSpace(string(content))
 	if err != nil || len(content) > maxToken || token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", errors.New("the token of its host cannot be read")
+		return "", errUnread
 	}
 	return token, nil
 }

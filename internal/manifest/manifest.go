@@ -61,7 +61,7 @@ func filesAt(path string) ([]string, error) {
 		if ext := filepath.Ext(file); ext != ".yaml" && ext != ".yml" || e.Name()[0] == '.' || e.IsDir() {
 			continue
 		}
-		if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() { // to read a pipe waits for who writes into it
+		if isOther(file) {
 			return nil, &yamlfile.Error{File: file, Message: "is no file"}
 		}
 		files = append(files, file)
@@ -70,6 +70,12 @@ func filesAt(path string) ([]string, error) {
 		return nil, &yamlfile.Error{File: path, Message: "has no file *.yaml or *.yml"}
 	}
 	return files, nil
+}
+
+// isOther reports whether something is there that is no file: to read a pipe waits for who writes into it.
+func isOther(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.Mode().IsRegular()
 }
 
 // readFile reads a file until too much is wrong.

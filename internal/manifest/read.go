@@ -310,13 +310,18 @@ func (r *reader) readDuration(n *yaml.Node, field string) any {
 
 // readContent reads a file that stands beside the document.
 func (r *reader) readContent(n *yaml.Node, field string) any {
-	content, err := readBounded(r.Path(n.Value), harp.MaxCalendar)
+	path := r.Path(n.Value)
+	if isOther(path) {
+		r.refuse(field, "%s is no file", path)
+		return nil
+	}
+	content, err := readBounded(path, harp.MaxCalendar)
 	switch {
 	case err != nil:
 		r.refuse(field, "%s", err)
 		return nil
 	case len(content) == 0:
-		r.refuse(field, "%s is empty", r.Path(n.Value))
+		r.refuse(field, "%s is empty", path)
 		return nil
 	}
 	return content
