@@ -317,6 +317,11 @@ func (a *application) checkUses(context.Context) error {
 	if group, user := a.d.notifications.userOf(gone, a.changedNotifications()); user != "" {
 		return errGroupUsed(group, harp.NotificationDocument, user)
 	}
+	for i, doc := range a.documents { // of one that stays as it is nothing else is looked at
+		if len(gone) > 0 && doc.Schedule != nil && usedGroup(doc.Schedule.Request.Target, gone) != "" {
+			return harp.InDocument(i, a.checkTarget(doc.Schedule.Request.Target))
+		}
+	}
 	if len(a.changes) == 0 {
 		return nil
 	}

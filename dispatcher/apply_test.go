@@ -306,3 +306,25 @@ func TestReplaceDocuments(t *testing.T) {
 		t.Errorf("the events are %q", told)
 	}
 }
+
+// A set whose schedule uses a group that is in no document any more is refused, as it is by a dispatcher that has had neither: its runs would
+// fail from then on.
+func TestAGroupThatASetNeedsIsNotPruned(t *testing.T) {
+	everyWiring(t, func(t *testing.T, sys *system) {
+		ctx, c := t.Context(), sys.caller
+		s, g := yearly("s", "hello", nil), harp.Group{Name: "g", Target: "web*"}
+		s.Request.Target = "@g"
+		ok(t, second(c.Schedules().Apply(ctx, "ops", docsOf(yearly("a", "hello", nil), s, g), harp.ApplyOptions{Prune: true})))
+		for _, dry := range []bool{true, false} {
+			_, err := c.Schedules().Apply(ctx, "ops", docsOf(yearly("a", "hello", nil), s), harp.ApplyOptions{Prune: true, DryRun: dry})
+			var is *harp.FieldError
+			if !errors.As(err, &is) || is.Field != "documents[1].target" {
+				t.Errorf("dry %v: %v", dry, err)
+			}
+		}
+		if _, err := c.Groups().Get(ctx, "g"); err != nil {
+			t.Error(err)
+		}
+		ok(t, second(c.Schedules().Apply(ctx, "ops", docsOf(yearly("a", "hello", nil)), harp.ApplyOptions{Prune: true})))
+	})
+}
