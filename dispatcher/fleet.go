@@ -531,7 +531,7 @@ func (d *Dispatcher) previewBatch(ctx context.Context, req harp.Request, listed 
 	found.noteSilent(silent)
 	p := *found.sumUp()
 	p.Digest = found.previewDigest(req)
-	p.Held = d.heldAmong(found, window.Start{Procedure: req.Procedure}, now).hosts
+	p.Held = d.startsAmong(found, window.Start{Procedure: req.Procedure}).heldAt(now).hosts
 	if req.Batch.Subset != "" {
 		req.WhenOffline = harp.WaitForHost // which hosts it has is up to the id of what is submitted
 	}

@@ -32,7 +32,7 @@ type gates struct {
 	making      sync.Mutex              // one after another: the last gate that a host gets is of what is so last. Guards what follows
 	windows     []hostWindow            // changed with renewing held as well, as are from and until
 	from, until time.Time               // what is known of them
-	shared      map[string]*window.Gate // of hosts that are not paused, by the windows that they are in
+	shared      map[string]*window.Gate // of hosts, by the windows that they are in and how they are paused
 }
 
 // hostWindow is a window with its spans, and where it is.
@@ -132,7 +132,10 @@ func (g *gates) gate(on []uint16, pauses []window.Pause) *window.Gate {
 	for _, n := range on {
 		key = binary.BigEndian.AppendUint16(key, n)
 	}
-	if gate := g.shared[string(key)]; gate != nil && len(pauses) == 0 {
+	if len(pauses) > 0 {
+		key = fmt.Appendf(key, "%v", pauses) // it begins as no window's number does
+	}
+	if gate := g.shared[string(key)]; gate != nil {
 		return gate
 	}
 	windows := make([]*window.Expanded, len(on))
@@ -144,12 +147,10 @@ func (g *gates) gate(on []uint16, pauses []window.Pause) *window.Gate {
 		}
 	}
 	gate := new(window.NewGate(g.from, g.until, windows, pauses))
-	if len(pauses) == 0 {
-		if len(g.shared) >= maxShared {
-			clear(g.shared)
-		}
-		g.shared[string(key)] = gate
+	if len(g.shared) >= maxShared {
+		clear(g.shared)
 	}
+	g.shared[string(key)] = gate
 	return gate
 }
 
@@ -248,6 +249,44 @@ func startOf(j *store.Job) window.Start {
 	return window.Start{Procedure: j.Procedure, ReadOnly: j.ReadOnly, Scheduled: !j.FireTime.IsZero(), Begun: j.GoesOn()}
 }
 
+// hostStarts are the starts of something on hosts, by what may keep it back there: hosts share gates.
+type hostStarts struct {
+	fit   int                // hosts that can run it
+	kinds []startThere       // those that something may keep back, in the order of the first host of each
+	hosts map[startThere]int // how many each is of
+}
+
+// startThere is a start on hosts that have a gate.
+type startThere struct {
+	gate  *window.Gate
+	start window.Start
+}
+
+// add counts a host that can run something.
+func (s *hostStarts) add(h *host, start window.Start) {
+	s.fit++
+	gate := h.gate()
+	if gate == nil {
+		return
+	}
+	if s.hosts == nil {
+		s.hosts = map[startThere]int{}
+	}
+	there := startThere{gate, start}
+	if s.hosts[there]++; s.hosts[there] == 1 {
+		s.kinds = append(s.kinds, there)
+	}
+}
+
+// heldAt counts the hosts on which the start is kept back at a moment.
+func (s *hostStarts) heldAt(at time.Time) held {
+	sum := held{fit: s.fit}
+	for _, there := range s.kinds {
+		sum.add(there.gate.JudgeStart(there.start, at), s.hosts[there])
+	}
+	return sum
+}
+
 // held is on how many hosts windows and pauses keep something from starting at a moment.
 type held struct {
 	fit       int       // hosts that can run it
@@ -257,35 +296,14 @@ type held struct {
 	refusedBy string    // the first that refuses it
 	until     time.Time // when the last of the hosts is free; zero: not known
 	isEndless bool
-
-	judged map[startThere]window.Verdict // hosts share gates
 }
 
-// startThere is what a verdict is of, but for its moment.
-type startThere struct {
-	gate  *window.Gate
-	start window.Start
-}
-
-// add counts a host that can run something.
-func (s *held) add(h *host, start window.Start, at time.Time) {
-	s.fit++
-	gate := h.gate()
-	if gate == nil {
-		return
-	}
-	v, known := s.judged[startThere{gate, start}]
-	if !known {
-		v = gate.JudgeStart(start, at)
-		if s.judged == nil {
-			s.judged = map[startThere]window.Verdict{}
-		}
-		s.judged[startThere{gate, start}] = v
-	}
+// add counts hosts for which a start is judged so.
+func (s *held) add(v window.Verdict, hosts int) {
 	if len(v.Obstacles) == 0 {
 		return
 	}
-	s.hosts++
+	s.hosts += hosts
 	for _, o := range v.Obstacles {
 		s.by = cmp.Or(s.by, o.Window)
 		if o.Mode == window.Refuse {
@@ -293,7 +311,7 @@ func (s *held) add(h *host, start window.Start, at time.Time) {
 		}
 	}
 	if v.Mode() == window.Refuse {
-		s.refused++
+		s.refused += hosts
 	}
 	switch s.isEndless = s.isEndless || v.Until.IsZero(); {
 	case s.isEndless:
@@ -318,26 +336,28 @@ func (s *held) String() string {
 	return text
 }
 
-// heldAmong counts the candidates that are fit on which a start is kept back at a moment.
-func (d *Dispatcher) heldAmong(found *candidates, start window.Start, at time.Time) (sum held) {
+// startsAmong are the starts on the candidates that are fit.
+func (d *Dispatcher) startsAmong(found *candidates, start window.Start) *hostStarts {
+	all := &hostStarts{}
 	for _, one := range found.hosts {
 		class := found.classes[one.class]
 		if h := d.hosts.findKnown(one.name); h != nil && class.unfit == nil {
 			start.ReadOnly = isReadOnly(class.proc)
-			sum.add(h, start, at)
+			all.add(h, start)
 		}
 	}
-	return sum
+	return all
 }
 
-// heldOf is heldAmong for the hosts of a batch of a time of a schedule.
-func (d *Dispatcher) heldOf(sub *store.BatchSubmission, at time.Time) (sum held) {
+// startsOf is startsAmong for the hosts of a batch of a time of a schedule.
+func (d *Dispatcher) startsOf(sub *store.BatchSubmission) *hostStarts {
+	all := &hostStarts{}
 	for _, one := range sub.Hosts {
 		if h := d.hosts.findKnown(one.Name); h != nil && one.Unfit == "" {
-			sum.add(h, window.Start{Procedure: sub.Batch.Member.Procedure, ReadOnly: sub.Batch.Classes[one.Class].ReadOnly, Scheduled: true}, at)
+			all.add(h, window.Start{Procedure: sub.Batch.Member.Procedure, ReadOnly: sub.Batch.Classes[one.Class].ReadOnly, Scheduled: true})
 		}
 	}
-	return sum
+	return all
 }
 
 // foretellHolds says of times of a schedule on how many of its hosts they are kept back, as far as that is known.
@@ -351,12 +371,13 @@ func (d *Dispatcher) foretellHolds(ctx context.Context, s *scheduled, times []ha
 		return nil //nolint:nilerr // it selects none now
 	}
 	until := d.now().Add(gatesAhead - gatesRenewed)
+	all := d.startsAmong(found, window.Start{Procedure: req.Procedure, Scheduled: true})
 	for n := range times {
 		t := &times[n]
 		if !t.Time.Before(until) || ctx.Err() != nil {
 			break
 		}
-		sum := d.heldAmong(found, window.Start{Procedure: req.Procedure, Scheduled: true}, t.Time)
+		sum := all.heldAt(t.Time)
 		t.Hosts, t.Held, t.HeldBy, t.HeldUntil = len(found.hosts), sum.hosts, sum.by, sum.until
 	}
 	return context.Cause(ctx)

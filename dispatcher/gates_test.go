@@ -532,3 +532,28 @@ func TestAnOnlyThatIsOver(t *testing.T) {
 		t.Errorf("deleted, it is judged %+v, %v", v, err)
 	}
 }
+
+// A start is judged once for all hosts that share a gate: those in the same windows, and those that were paused together.
+func TestStartsOnHostsThatShareAGate(t *testing.T) {
+	var hosts StaticHosts
+	for n := range 20 {
+		hosts = append(hosts, HostSpec{Name: fmt.Sprintf("h%02d", n)})
+	}
+	d := opened(t, nil, Config{Hosts: hosts})
+	s, ctx := d.service(ada), t.Context()
+	if err := s.PutWindow(ctx, harp.NewID(), harp.Window{Name: "w", Target: "h0*", From: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.PauseHosts(ctx, harp.NewID(), "h0[5-9],h1[0-4]", harp.HostPauseChange{Reason: "disk"}); err != nil {
+		t.Fatal(err)
+	}
+	found, err := d.fleet.findCandidates(ctx, "*", "p", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := d.startsAmong(found, window.Start{Procedure: "p"})
+	now, later := all.heldAt(time.Now()), all.heldAt(time.Now().Add(2*time.Hour))
+	if len(all.kinds) != 3 || now.fit != 20 || now.hosts != 10 || now.by != "" || later.hosts != 15 || later.by != "w" {
+		t.Errorf("there are %d kinds, %+v held now, %+v later", len(all.kinds), now, later)
+	}
+}

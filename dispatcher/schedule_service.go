@@ -567,7 +567,7 @@ func (s *service) NextTimes(ctx context.Context, name string, from time.Time, n 
 			}
 			times, from = append(times, up), m.Nominal
 		}
-		weight := weightOfBytes(len(is.Schedule.Request.Target))
+		weight := weightOfBytes(len(is.Schedule.Request.Target)) + n/100 // each is judged for all hosts
 		if err := s.d.turns.awaitTurn(ctx, s.who, weight); err != nil {
 			return nil, err
 		}

@@ -442,7 +442,7 @@ func (d *Dispatcher) firing(ctx context.Context, s *scheduled, dec store.Schedul
 	}
 	var kept held
 	if dec.Fires != store.FireManual {
-		kept = d.heldOf(&batch, now)
+		kept = d.startsOf(&batch).heldAt(now)
 	}
 	if kept.refused > 0 && kept.refused == kept.fit {
 		d.principals.countBytes(s.By, -counted)
