@@ -276,6 +276,17 @@ func (o *BatchOptions) checkGiven(set *batchSettings) error {
 			return &FieldError{Field: f.field, Message: "must not be empty or zero"}
 		}
 	}
+	return o.checkEnds()
+}
+
+// checkEnds refuses NoLimit where it would have a batch wait for ever.
+func (o *BatchOptions) checkEnds() error {
+	switch {
+	case o.WavePause == NoLimit:
+		return errEndless("wave_pause")
+	case o.RatePer == NoLimit:
+		return errEndless("rate_per")
+	}
 	return nil
 }
 

@@ -21,6 +21,11 @@ type positional []any
 // configured.
 const NoLimit time.Duration = math.MaxInt64
 
+// errEndless is that NoLimit would have something wait for ever.
+func errEndless(field string) error {
+	return &FieldError{Field: field, Message: "must be a time that ends"}
+}
+
 // OfflinePolicy says what becomes of a call whose host is away.
 type OfflinePolicy string
 

@@ -129,6 +129,9 @@ func (s Schedule) checkTimes() error {
 			return &FieldError{Field: n.field, Message: "must not be negative"}
 		}
 	}
+	if s.Jitter == NoLimit {
+		return errEndless("jitter")
+	}
 	if s.CatchUpMost > MaxCatchUp {
 		return &FieldError{Field: "catch_up_most", Message: fmt.Sprintf("must be at most %d", MaxCatchUp)}
 	}
@@ -177,6 +180,9 @@ func (s Schedule) checkRequest() error {
 		if f.given {
 			return &FieldError{Field: f.field, Message: "is of one call, and a schedule makes many"}
 		}
+	}
+	if err := r.Batch.checkEnds(); err != nil {
+		return err
 	}
 	r.ID = idOfNone
 	return r.Check()

@@ -39,6 +39,7 @@ func TestScheduleCheck(t *testing.T) {
 		{"from", func(s *Schedule) { s.From = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }},
 		{"until", func(s *Schedule) { s.From, s.Until = at, at }},
 		{"jitter", func(s *Schedule) { s.Jitter = -1 }},
+		{"jitter", func(s *Schedule) { s.Cron, s.Jitter = "at 2027-03-01 02:00", NoLimit }},
 		{"catch_up", func(s *Schedule) { s.CatchUp = -1 }},
 		{"catch_up_most", func(s *Schedule) { s.CatchUpMost = -1 }},
 		{"catch_up_most", func(s *Schedule) { s.CatchUpMost = MaxCatchUp + 1 }},
