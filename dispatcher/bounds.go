@@ -82,7 +82,7 @@ const (
 	maxGivenUpBytes = 16 << 20
 	maxTests        = 8
 
-	// maxShared is how many sets of windows are kept for hosts to share.
+	// maxShared is how many sets of windows and pauses are kept for hosts to share.
 	maxShared = 1000
 
 	// maxRegistry is how many bytes a hosts script may print.
@@ -129,7 +129,7 @@ func (d *Dispatcher) documentBounds() []harp.Bound {
 		{Name: "windows", Used: int64(windows.count), Most: maxWindows, Unit: "windows", Reason: reason},
 		{Name: "documents of windows", Used: int64(windows.bytes), Most: maxWindowBytes, Unit: inBytes, Reason: reason},
 		{Name: "targets of windows", Most: maxWindowWeight, Unit: "names", Reason: "of all windows together, matched with each host that connects; other terms than names count for more"},
-		{Name: "sets of windows", Most: maxShared, Unit: "sets", Reason: "kept, each for the hosts that are in the same windows"},
+		{Name: "sets of windows", Most: maxShared, Unit: "sets", Reason: "kept, each for the hosts that are in the same windows and paused alike"},
 		{Name: "schedules", Used: int64(schedules.count), Most: maxSchedules, Unit: "schedules", Reason: reason},
 		{Name: "documents of schedules", Used: int64(schedules.bytes), Most: maxScheduleBytes, Unit: inBytes, Reason: reason},
 		{Name: "schedules after one", Most: maxDependents, Unit: "schedules", Reason: "that come after one, which the commit that ends its run notes"},
