@@ -261,6 +261,27 @@ func TestGroupsThatWindowsUse(t *testing.T) {
 	})
 }
 
+// What windows take to be matched with each host is bounded, however often groups in their targets use others.
+func TestWindowsWithGroupsThatUseOthersOften(t *testing.T) {
+	everyWiring(t, func(t *testing.T, sys *system) {
+		ctx, text := t.Context(), "web*"
+		for n := range 4 {
+			name := fmt.Sprint("m", n)
+			ok(t, sys.caller.Groups().Put(ctx, name, text))
+			text = "@" + name + strings.Repeat(",@"+name, 9)
+		}
+		w := harp.Window{Target: "@m3", From: time.Now(), To: time.Now().Add(time.Hour)}
+		for n := range 4 {
+			w.Name = fmt.Sprint("w", n)
+			ok(t, sys.caller.Maintenance().Put(ctx, w))
+		}
+		w.Name = "w4"
+		if err := sys.caller.Maintenance().Put(ctx, w); !errors.Is(err, harp.ErrRefused) {
+			t.Errorf("one window too many: %v", err)
+		}
+	})
+}
+
 // A window and a pause are put once: a repeat, which a lost connection makes, does not undo what another operator has done since.
 func TestAWindowIsPutOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
