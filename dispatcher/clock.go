@@ -65,6 +65,7 @@ func (d *Dispatcher) advance() (time.Duration, error) {
 	for {
 		now := d.now() // first: that may move what is due
 		switch due := d.store.NextDue(); {
+		case !d.toldTime: // what is due may be measured by a clock that was ahead
 		case due.IsZero():
 			return 0, nil
 		case due.After(now):
@@ -74,6 +75,7 @@ func (d *Dispatcher) advance() (time.Duration, error) {
 		if err != nil {
 			return 0, err
 		}
+		d.toldTime = true
 		for _, j := range did.Ended {
 			d.notifyEnded(j, nil)
 		}

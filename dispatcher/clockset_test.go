@@ -299,3 +299,40 @@ func TestAPrunedCallIsNotTakenAgainWhenTheClockIsSetBack(t *testing.T) {
 		})
 	}
 }
+
+// What was submitted by a clock which was ahead waits for its absent host as long as it was to, also where the dispatcher is opened by one
+// that is right.
+func TestWhatWasSubmittedInTheFutureWaitsNoLonger(t *testing.T) {
+	for name, whileOpen := range map[string]bool{"set while it was open": true, "set while it was not": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk, clock := memory.NewDisk(), new(brokenClock)
+				clock.set(48 * time.Hour)
+				sys := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{Now: clock.now})
+				leave := sys.agent("web01", greeter)
+				leave()
+				synctest.Wait()
+				wait := harp.OfflineWait(10 * time.Minute)
+				job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "hello", helloArgs{Name: "x"}, wait))
+				batch := must[*harp.Batch](t)(sys.caller.Target("web01").Call(t.Context(), "hello", helloArgs{Name: "x"}, wait))
+				if whileOpen {
+					clock.set(0)
+					time.Sleep(time.Minute)
+				}
+				if err := sys.d.Shutdown(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				again := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{})
+				time.Sleep(12 * time.Minute)
+				for _, id := range []string{job.ID(), batch.Job("web01").ID()} {
+					if s := must[harp.JobStatus](t)(again.caller.Job(id).Status(t.Context())); s.State != harp.StateExpired || s.Reason != harp.ReasonOffline {
+						t.Errorf("it is %s(%s)", s.State, s.Reason)
+					}
+					if _, err := again.caller.Job(id).Cancel(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		})
+	}
+}

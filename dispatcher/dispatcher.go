@@ -246,6 +246,7 @@ type Dispatcher struct {
 	feed     feed
 	workers  workers.Pool  // what attempts run in
 	kick     chan struct{} // wakes the clock
+	toldTime bool          // the store was told what time it is; belongs to clockLoop
 
 	ofCallers, ofAgents *transport.Budget // what they can make it hold
 	streams             atomic.Int64      // attempts that send records

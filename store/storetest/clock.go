@@ -215,6 +215,20 @@ var reopeningClock = []rule{
 		w.now = at
 		w.ids(w.advance().Claimed, j)
 	}},
+	{"reopen/ahead", "what was submitted by a clock that was ahead, and is right by a restart, waits for its absent host as long as it was to", func(w *world) {
+		left := w.now
+		w.leaves("h000")
+		j := w.submit(on("h000"), offlineWait(time.Minute))
+		b := w.batch(hostsOf(1), member(func(j *store.Job) { j.OfflineWait = time.Minute }))
+		w.advance()
+		w.setClock(-48 * time.Hour)
+		w.reopen()
+		w.st.SetGate("h000", store.Gate{Reason: harp.ReasonOffline, LastHeard: left.Add(-48 * time.Hour)})
+		w.onHosts(w.advance().Ended)
+		w.due(w.now.Add(time.Minute))
+		w.pass(time.Minute)
+		w.ids(w.advance().Ended, j, w.members(b)[0])
+	}},
 	{"reopen/forgotten", "an id that was pruned and forgotten is refused after a restart, wherever the clock was set to", func(w *world) {
 		s := w.submission()
 		out, err := w.st.Submit(w.ctx(), []store.Submission{s}, w.now)

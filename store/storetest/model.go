@@ -19,6 +19,7 @@ type model struct {
 	holds    map[string]*modelHolds
 	backlogs []*modelBacklog
 	latest   time.Time                   // that the store was told
+	toldTime bool                        // since it was opened, by an Advance
 	paused   func(j *modelJob) time.Time // until when the store lets a job pause that it gave up
 }
 
@@ -288,6 +289,7 @@ func (m *model) place(j *modelJob) int {
 
 // reopened is what a store forgets when it is closed.
 func (m *model) reopened() {
+	m.toldTime = false
 	clear(m.gates)
 	clear(m.since)
 	clear(m.holds)

@@ -69,6 +69,16 @@ func (j *modelJob) comes() time.Time {
 	return later(j.NotBefore, j.wakeAt())
 }
 
+// opened is told the time when the store was opened: by that clock all jobs were submitted now at the latest.
+func (m *model) opened(now time.Time) {
+	m.toldTime = true
+	for _, j := range m.jobs {
+		if j.asked().After(now) {
+			j.set.asked = now.Sub(j.SubmitTime)
+		}
+	}
+}
+
 // asked is when it was submitted.
 func (j *modelJob) asked() time.Time { return j.SubmitTime.Add(j.set.asked) }
 

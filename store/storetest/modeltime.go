@@ -40,6 +40,9 @@ func later(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Tim
 
 // advance does what is due, in the order of the times at which it was.
 func (m *model) advance(now time.Time) (ended, claimed []*modelJob) {
+	if !m.toldTime {
+		m.opened(now)
+	}
 	for _, j := range m.jobs {
 		if j.unsaid {
 			j.unsaid = false

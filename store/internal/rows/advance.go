@@ -21,6 +21,10 @@ func (s *Store) Advance(ctx context.Context, now time.Time) (store.Advanced, err
 	asked := s.asked()
 	err := s.do(ctx, SpaceCritical, func(t *tx) error {
 		at := s.sched.NoteTime(s.sched.Since(asked, now))
+		if !s.knowsTime {
+			s.knowsTime = true
+			s.sched.NoteOpened(at)
+		}
 		isDue := s.sched.IsDue(at)
 		if err := s.doDue(t, isDue, at, &out); err != nil {
 			return err

@@ -52,6 +52,7 @@ type Store struct {
 
 	mu         sync.Mutex
 	sched      *schedule.Schedule // guarded by mu
+	knowsTime  bool               // guarded by mu: it has been named since the store was opened
 	swept      map[string][]byte  // guarded by mu: where Prune goes on, by index
 	sweptClass uint32             // guarded by mu: with which class
 	finding    finding            // guarded by mu: of the row at which that had enough

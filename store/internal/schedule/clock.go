@@ -62,6 +62,20 @@ func (s *Schedule) wakePassed(e *Job) {
 	s.agenda.set(&e.waking, e.wake)
 }
 
+// NoteOpened is told the time once jobs were read as a store was opened: by that clock they were submitted now at the latest, so that none
+// waits for its absent host until a clock that was ahead is right.
+func (s *Schedule) NoteOpened(now int64) {
+	for _, b := range s.batches {
+		b.since = min(b.since, now)
+	}
+	for _, e := range s.jobs {
+		if e.submitted > now {
+			e.submitted = now
+			e.armAlarm(&s.agenda)
+		}
+	}
+}
+
 // moved is a time by the clock as it was set; not known, or always, stay that.
 func moved(at, by int64) int64 {
 	if at == 0 || at == math.MinInt64 || at == math.MaxInt64 {
