@@ -106,7 +106,7 @@ type Jobs interface {
 	// their queue lets start, and rewrites rows of
 	// cancelled queues, a bounded number of each. More says that it should be
 	// called again at once. The first one says what time it is to what was read as the store was opened: what a clock that was ahead has
-	// submitted waits for its absent host from then on.
+	// submitted waits for its absent host from then on, and pauses that began by it begin then.
 	Advance(ctx context.Context, now time.Time) (Advanced, error)
 
 	// NextDue is when Advance will have something to do, as far as is known

@@ -229,6 +229,24 @@ var reopeningClock = []rule{
 		w.pass(time.Minute)
 		w.ids(w.advance().Ended, j, w.members(b)[0])
 	}},
+	{"reopen/pauses", "a pause that began by a clock that was ahead, and is right by a restart, lasts as long as it was to", func(w *world) {
+		w.gate("h")
+		paused, lost := w.running(retries(harp.StateFailed)), w.running()
+		w.fails(paused)
+		c := w.event(w.job(lost.ID), store.Silent)
+		c.Wake = w.now.Add(3 * time.Minute)
+		w.must(w.try(lost, c).Err)
+		w.setClock(-48 * time.Hour)
+		w.reopen()
+		w.gate("h")
+		w.onHosts(w.advance().Claimed)
+		w.due(w.now.Add(time.Minute))
+		w.pass(time.Minute)
+		w.ids(w.advance().Claimed, paused)
+		w.due(w.now.Add(2 * time.Minute))
+		w.pass(2 * time.Minute)
+		w.ids(w.advance().Ended, lost)
+	}},
 	{"reopen/forgotten", "an id that was pruned and forgotten is refused after a restart, wherever the clock was set to", func(w *world) {
 		s := w.submission()
 		out, err := w.st.Submit(w.ctx(), []store.Submission{s}, w.now)

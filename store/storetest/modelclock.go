@@ -69,10 +69,13 @@ func (j *modelJob) comes() time.Time {
 	return later(j.NotBefore, j.wakeAt())
 }
 
-// opened is told the time when the store was opened: by that clock all jobs were submitted now at the latest.
+// opened is told the time when the store was opened: by that clock all jobs were submitted, and their pauses began, now at the latest.
 func (m *model) opened(now time.Time) {
 	m.toldTime = true
 	for _, j := range m.jobs {
+		if began := j.Since.Add(j.set.pause); !j.wakeAt().IsZero() && began.After(now) {
+			j.set.pause += now.Sub(began)
+		}
 		if j.asked().After(now) {
 			j.set.asked = now.Sub(j.SubmitTime)
 		}

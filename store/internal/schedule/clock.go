@@ -62,8 +62,8 @@ func (s *Schedule) wakePassed(e *Job) {
 	s.agenda.set(&e.waking, e.wake)
 }
 
-// NoteOpened is told the time once jobs were read as a store was opened: by that clock they were submitted now at the latest, so that none
-// waits for its absent host until a clock that was ahead is right.
+// NoteOpened is told the time once jobs were read as a store was opened: by that clock they were submitted, and their pauses began, now at
+// the latest, so that none waits until a clock that was ahead is right.
 func (s *Schedule) NoteOpened(now int64) {
 	for _, b := range s.batches {
 		b.since = min(b.since, now)
@@ -73,6 +73,27 @@ func (s *Schedule) NoteOpened(now int64) {
 			e.submitted = now
 			e.armAlarm(&s.agenda)
 		}
+	}
+	for e, of := range s.pauses {
+		if began := of.began + e.pauseSet; e.pause == of.ends && began > now && s.jobs[e.ID] == e {
+			e.pauseSet += now - began
+			e.armPause(&s.agenda)
+		}
+	}
+	s.pauses = nil
+}
+
+// pause is one of a job that was read, by the clock of that moment.
+type pause struct{ began, ends int64 }
+
+// armPause sets the alarms of a job by its pause, which is another.
+func (e *Job) armPause(g *agenda) {
+	if e.losing.index > 0 {
+		g.set(&e.losing, e.pauseEnds())
+	}
+	if e.waking.index > 0 {
+		e.wake = e.comesAt()
+		g.set(&e.waking, e.wake)
 	}
 }
 

@@ -37,7 +37,8 @@ type Schedule struct {
 	hosts     map[string]*host
 	holders   map[harp.Principal]*holder // that have something
 	batches   map[string]*Batch
-	unended   int // members of batches
+	unended   int            // members of batches
+	pauses    map[*Job]pause // of jobs that were read, until NoteOpened
 	cancelled []*cancelledQueue
 	seq       uint64 // counts changes that host queues have to notice
 
@@ -159,6 +160,12 @@ func (s *Schedule) Add(i ID, j *store.Job, now, come int64) *Job {
 		s.Stays(e, j, now)
 	} else {
 		s.Enqueue(e, j, now, come)
+	}
+	if e.pause != 0 {
+		if s.pauses == nil {
+			s.pauses = map[*Job]pause{}
+		}
+		s.pauses[e] = pause{began: msgpack.Nanos(j.Since), ends: e.pause}
 	}
 	return e
 }
