@@ -110,6 +110,9 @@ func (f *fake) JudgeStart(_ context.Context, host, procedure string, at time.Tim
 func (f *fake) PauseHosts(_ context.Context, _, expr string, c harp.HostPauseChange) (int, error) {
 	f.maintenance.paused = append(f.maintenance.paused, expr)
 	f.maintenance.pauses = append(f.maintenance.pauses, c)
+	if f.changing != nil {
+		return f.changing(expr)
+	}
 	if len(f.hosts) == 0 {
 		return 0, errors.New("no host")
 	}

@@ -42,8 +42,9 @@ type fake struct {
 	queried   []harp.RecordQuery
 	filter    harp.JobFilter
 	labelled  []labelChange
-	labelling []string // the targets of these
-	every     bool     // each target selects all hosts
+	labelling []string                       // the targets of these
+	changing  func(expr string) (int, error) // nil, or how hosts are labelled and paused
+	every     bool                           // each target selects all hosts
 	batches   batchFake
 	schedules scheduleFake
 
@@ -236,6 +237,9 @@ func (f *fake) DeleteGroup(context.Context, string, string) error { return nil }
 func (f *fake) LabelHosts(_ context.Context, _, expr string, set map[string]string, unset []string) (int, error) {
 	f.labelled = append(f.labelled, labelChange{set, unset})
 	f.labelling = append(f.labelling, expr)
+	if f.changing != nil {
+		return f.changing(expr)
+	}
 	return len(f.hosts), nil
 }
 

@@ -2,11 +2,13 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/target"
 )
 
@@ -55,6 +57,26 @@ func TestHostsThatWereAskedAboutAreChanged(t *testing.T) {
 			if did := slices.Concat(f.labelling, f.maintenance.paused); got.code != exitOK || !slices.Equal(did, []string{test.want}) {
 				t.Errorf("%s: got %+v, and it changed %q, want %q", words, got, did, test.want)
 			}
+		}
+	}
+}
+
+// Where hosts are so many that they are changed some at a time, and some of them are refused, it is told how many were changed before.
+func TestHostsThatWereChangedBeforeARefusalAreTold(t *testing.T) {
+	f := &fake{every: true}
+	for n := range 2000 {
+		f.hosts = append(f.hosts, harp.HostStatus{Name: fmt.Sprintf("web%04d.eu.example", n)})
+	}
+	f.changing = func(expr string) (int, error) {
+		if strings.Contains(expr, "web1999") {
+			return 0, failures.NotFound("host", "web1999.eu.example")
+		}
+		return strings.Count(expr, ",") + 1, nil
+	}
+	for _, words := range []string{"label web* role=web", "pause web*", "unpause web*"} {
+		got := runFake(t, t.Context(), f, typing("y\n"), append([]string{"host"}, strings.Fields(words)...)...)
+		if got.code != exitNotFound || !regexp.MustCompile(`harp: 1\d{3} of 2000 hosts were changed, and the others were not: .*web1999\.eu\.example`).MatchString(got.stderr) {
+			t.Errorf("%s: got %+v", words, got)
 		}
 	}
 }
