@@ -266,6 +266,10 @@ func (a *attempt) runExchange(sub harp.Submission) error {
 	}
 }
 
+// leastRoom is how much room a call takes at least that waits for some: with less more would have it than the session has streams for them, and
+// wait for these where neither a cancel nor a pause ends the wait.
+const leastRoom = 64 << 10
+
 // takeRequest returns the job's request, sub if that is at hand, when there is room to send it. While it waits for that, as its agent may
 // let in none, it holds none.
 func (a *attempt) takeRequest(ctx context.Context, sub harp.Submission) (harp.Submission, error) {
@@ -276,11 +280,12 @@ func (a *attempt) takeRequest(ctx context.Context, sub harp.Submission) (harp.Su
 		}
 	}
 	size := requestSize(sub)
-	if size < wire.LongSubmission || a.x.TryReserve(size) {
+	room := max(size, leastRoom)
+	if size < wire.LongSubmission || a.x.TryReserve(room) {
 		return sub, nil
 	}
 	sub = harp.Submission{}
-	if err := a.awaitRoom(ctx, size); err != nil {
+	if err := a.awaitRoom(ctx, room); err != nil {
 		return sub, err
 	}
 	if isPaused, err := a.s.d.isPaused(ctx, a.job); isPaused || err != nil {
@@ -304,7 +309,7 @@ func (d *Dispatcher) isPaused(ctx context.Context, job *store.Job) (bool, error)
 }
 
 // awaitRoom waits for room to send CALL, as long as nobody wants it to stop.
-func (a *attempt) awaitRoom(ctx context.Context, size int) error {
+func (a *attempt) awaitRoom(ctx context.Context, room int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	a.mu.Lock()
@@ -313,7 +318,7 @@ func (a *attempt) awaitRoom(ctx context.Context, size int) error {
 		cancel()
 	}
 	a.mu.Unlock()
-	return a.x.Reserve(ctx, size)
+	return a.x.Reserve(ctx, room)
 }
 
 // requestSize is how long a request is as it is sent.

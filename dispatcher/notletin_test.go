@@ -244,12 +244,20 @@ func TestCallsOverASlowLine(t *testing.T) {
 // TestWhatIsCancelledBeforeItIsSentDoesNotBegin: a call that waits for room to be sent, behind others over a slow line, and is cancelled
 // meanwhile has not started, and gives back its slot at once, or when there is space to store that. It is not sent when there is room.
 func TestWhatIsCancelledBeforeItIsSentDoesNotBegin(t *testing.T) {
-	for _, isFull := range []bool{false, true} {
+	for _, c := range []struct {
+		calls, size int // more than there is room for, in bytes or in streams
+		each        time.Duration
+		isFull      bool
+	}{
+		{17, 1 << 20, time.Minute, false},
+		{17, 1 << 20, time.Minute, true},
+		{80, 20 << 10, 2 * time.Second, false},
+	} {
 		synctest.Test(t, func(t *testing.T) {
-			const calls, size = 17, 1 << 20 // more than there is room for
+			calls, size, isFull := c.calls, c.size, c.isFull
 			disk := memory.NewDisk()
 			sys := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{})
-			a := sys.slowToLetIn(t, "web01", time.Minute)
+			a := sys.slowToLetIn(t, "web01", c.each)
 			asked := a.exchanges(t)
 			alive(a)
 			var last interrupted
@@ -267,7 +275,7 @@ func TestWhatIsCancelledBeforeItIsSentDoesNotBegin(t *testing.T) {
 				time.Sleep(2 * time.Second)
 			}
 			if s := last.status(t); s.State != harp.StateCancelled || s.Started != harp.DidNotRun || a.tr.Err() != nil {
-				t.Errorf("full %v: it is %s, started %q; the session: %v", isFull, s.State, s.Started, a.tr.Err())
+				t.Errorf("%+v: it is %s, started %q; the session: %v", c, s.State, s.Started, a.tr.Err())
 			}
 			for n := range calls - 1 {
 				var m agentExchange
