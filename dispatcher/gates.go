@@ -132,8 +132,8 @@ func (g *gates) gate(on []uint16, pauses []window.Pause) *window.Gate {
 	for _, n := range on {
 		key = binary.BigEndian.AppendUint16(key, n)
 	}
-	if len(pauses) > 0 {
-		key = fmt.Appendf(key, "%v", pauses) // it begins as no window's number does
+	for _, p := range pauses { // which begin as no window's number does
+		key = fmt.Appendf(key, "[%q %q %q %q %v %v %t", p.What, p.By, p.Kind, p.Reason, p.Since, p.Until, p.Over)
 	}
 	if gate := g.shared[string(key)]; gate != nil {
 		return gate
