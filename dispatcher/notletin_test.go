@@ -19,23 +19,39 @@ import (
 	"github.com/harpcaller/harp/transport"
 )
 
-// ungranted is a connection over which no long body is let in.
-type ungranted struct{ transport.Link }
+// ungranted is a connection over which no long body is let in, but for so many before.
+type ungranted struct {
+	transport.Link
+	before *atomic.Int32
+}
 
-func (g ungranted) Streams(window int) transport.Mux { return ungrantedMux{g.Link.Streams(window)} }
+func (g ungranted) Streams(window int) transport.Mux {
+	return ungrantedMux{g.Link.Streams(window), g.before}
+}
 
-type ungrantedMux struct{ transport.Mux }
+type ungrantedMux struct {
+	transport.Mux
+	before *atomic.Int32
+}
 
 // Opened returns the streams for long bodies: the first is accepted.
 func (m ungrantedMux) Opened() (transport.Stream, bool, error) {
 	st, ok, err := m.Mux.Opened()
-	return ungrantedStream{st}, ok, err
+	return ungrantedStream{st, m.before}, ok, err
 }
 
 // ungrantedStream is one on which nothing is answered.
-type ungrantedStream struct{ transport.Stream }
+type ungrantedStream struct {
+	transport.Stream
+	before *atomic.Int32
+}
 
-func (ungrantedStream) WriteWithin([]byte, time.Duration) error { return nil }
+func (s ungrantedStream) WriteWithin(p []byte, within time.Duration) error {
+	if s.before.Add(-1) < 0 {
+		return nil
+	}
+	return s.Stream.WriteWithin(p, within)
+}
 
 // slow is a connection over which a long body takes a time, as its agent lets one in after the other.
 type slow struct {
@@ -65,11 +81,49 @@ func (s slowStream) WriteWithin(p []byte, within time.Duration) error {
 	return s.Stream.WriteWithin(p, within)
 }
 
+// narrow is a connection over which long bodies come with 8 KiB a second. What is on its way waits in between.
+type narrow struct {
+	transport.Link
+	line chan struct{} // holds a value while a piece comes
+}
+
+func (l narrow) Streams(window int) transport.Mux { return narrowMux{l.Link.Streams(window), l.line} }
+
+type narrowMux struct {
+	transport.Mux
+	line chan struct{}
+}
+
+func (m narrowMux) Opened() (transport.Stream, bool, error) {
+	st, ok, err := m.Mux.Opened()
+	return narrowStream{st, m.line}, ok, err
+}
+
+type narrowStream struct {
+	transport.Stream
+	line chan struct{}
+}
+
+func (s narrowStream) Read(p []byte) (int, error) {
+	n, err := s.Stream.Read(p[:min(len(p), 8<<10)])
+	s.line <- struct{}{}
+	time.Sleep(time.Duration(n) * time.Second / (8 << 10))
+	<-s.line
+	return n, err
+}
+
 // notLettingIn connects the agent of a host that lets no call with long arguments in, and is well otherwise.
 func (s *system) notLettingIn(t *testing.T, host string) (*rawAgent, <-chan agentExchange) {
 	t.Helper()
+	return s.lettingIn(t, host, 0)
+}
+
+// lettingIn is the same of a host that lets so many in before.
+func (s *system) lettingIn(t *testing.T, host string, before int32) (*rawAgent, <-chan agentExchange) {
+	t.Helper()
 	addr, tc, dial := s.net.dial("dispatcher", host, transport.RoleAgent)
-	nc := ungranted{must[net.Conn](t)(dial(t.Context(), addr)).(transport.Link)}
+	nc := ungranted{must[net.Conn](t)(dial(t.Context(), addr)).(transport.Link), new(atomic.Int32)}
+	nc.before.Store(before)
 	a := must[*rawAgent](t)(s.greetOn(t.Context(), nc, tc, wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}, wire.Held{}))
 	asked := a.exchanges(t)
 	alive(a)
@@ -213,6 +267,78 @@ func TestDeafHostsLeaveRoomToOthers(t *testing.T) {
 		time.Sleep(2 * time.Second) // for which sessions wait that end
 		if first.tr.Err() == nil || slowly.tr.Err() != nil {
 			t.Errorf("the sessions ended with %v, that of the slow host with %v", first.tr.Err(), slowly.tr.Err())
+		}
+	})
+}
+
+// TestSlowLinesKeepTheirSessions: hosts behind slow lines are sent more calls than there is room for. What waits between the dispatcher and
+// one of them has left the one and not come to the other, for two minutes and more; nobody is deaf, and all calls come.
+func TestSlowLinesKeepTheirSessions(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		const hosts, calls, size = 40, 3, 1 << 20
+		agents := make([]*rawAgent, hosts)
+		asked := make([]<-chan agentExchange, hosts)
+		for i := range agents {
+			addr, tc, dial := sys.net.dial("dispatcher", fmt.Sprintf("far%02d", i), transport.RoleAgent)
+			nc := narrow{must[net.Conn](t)(dial(t.Context(), addr)).(transport.Link), make(chan struct{}, 1)}
+			agents[i] = must[*rawAgent](t)(sys.greetOn(t.Context(), nc, tc, wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}, wire.Held{}))
+			alive(agents[i])
+			asked[i] = agents[i].exchanges(t)
+		}
+		synctest.Wait()
+		for i := range agents {
+			for range calls {
+				must[*harp.Job](t)(sys.caller.Host(fmt.Sprintf("far%02d", i)).Call(t.Context(), "work", harp.Args{"a": make([]byte, size-100)}, unlimited...))
+			}
+		}
+		for range calls {
+			for i, a := range agents {
+				select {
+				case m := <-asked[i]:
+					m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+					m.sendFrame(t, wire.TypeEnd, true, wire.End{})
+					close(m.over)
+				case <-a.tr.Done():
+					t.Fatalf("a session ended: %v", a.tr.Err())
+				}
+			}
+		}
+	})
+}
+
+// TestHostsThatGoDeafLeaveRoomToOthers: what hosts have taken before gives them as long as a line may still be full of, and no longer.
+func TestHostsThatGoDeafLeaveRoomToOthers(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		const hosts, before, calls, size = 40, 5, 4, 1 << 20
+		call := func(host string) {
+			t.Helper()
+			must[*harp.Job](t)(sys.caller.Host(host).Call(t.Context(), "work", harp.Args{"a": make([]byte, size-100)}, unlimited...))
+		}
+		answer := func(m agentExchange) {
+			t.Helper()
+			m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+			m.sendFrame(t, wire.TypeEnd, true, wire.End{})
+			close(m.over)
+		}
+		begun := time.Now()
+		for i := range hosts { // the last of them wait already
+			host := fmt.Sprintf("deaf%02d", i)
+			_, asked := sys.lettingIn(t, host, before)
+			for range before {
+				call(host)
+				answer(<-asked)
+			}
+			for range calls {
+				call(host)
+			}
+		}
+		a := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		alive(a)
+		asked := a.exchanges(t)
+		call("web01")
+		answer(<-asked)
+		if took := time.Since(begun); took > 7*time.Minute {
+			t.Errorf("it came after %v", took)
 		}
 	})
 }

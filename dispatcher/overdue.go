@@ -8,6 +8,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/transport"
 )
 
 // What an agent that is connected owes: the start of a call, or why there is none, and the end of
@@ -16,7 +17,6 @@ import (
 const (
 	overdueEvery = time.Minute
 	answerTime   = 5 * time.Minute // from CALL to the start, beside the time that the line takes
-	slowLine     = 8 << 10         // bytes a second of calls over a slow one
 	deafTime     = time.Minute     // for an agent to take something of a long call, while another one's waits for room
 	leastWait    = 5 * time.Minute // for an END that is owed, if LostAfter is less
 	spoolTime    = 3 * time.Hour   // for the records before it, where they come: 64 MiB over a slow line
@@ -113,7 +113,7 @@ func (p *progress) isUnanswered(since time.Time, unanswered int64) bool {
 	if !p.wrote {
 		p.ahead = max(p.ahead, unanswered) // it becomes less as those before it are answered, for which it has waited
 	}
-	return time.Since(from) > answerTime+time.Duration(p.ahead/slowLine)*time.Second
+	return time.Since(from) > answerTime+time.Duration(p.ahead/transport.SlowLine)*time.Second
 }
 
 // markOverdue reports, once, whether an end was owed before a time, by its limits or as it was asked for. Where

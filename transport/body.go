@@ -32,6 +32,13 @@ const (
 // LongBody is the length of the shortest body that is long: shorter ones travel with the frames.
 const LongBody = 16<<10 + 1
 
+// SlowLine is how many bytes a second come at least over a line that is slow, and not dead.
+const SlowLine = 8 << 10
+
+// maxOnWay is how many bytes of long bodies may have been written and have not come: what is let in at a time, a single one that is
+// longer, and what comes ahead.
+const maxOnWay = 2*maxComing + maxAhead
+
 // bodyReceiver is a stream on which the peer sends long bodies. The bodies' mutex guards it.
 type bodyReceiver struct {
 	Stream
@@ -67,7 +74,7 @@ type bodies struct {
 	ahead     int        // so many of them are taken
 	mayCome   bool       // the peer may send so
 	writing   int        // bodies of this side that are not written yet
-	moved     time.Time  // when the first of these was begun, or a piece of one was written
+	moved     time.Time  // when the first of these was begun, or what was written has come over a slow line
 	streams   map[uint32]*bodyReceiver
 	announced int         // bodies that were not let in
 	untaken   int         // bytes that were read, or are being read, and were not taken
@@ -166,16 +173,30 @@ func (b *bodies) takeAhead(size int) int {
 func (b *bodies) noteWriting() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.writing++; b.writing == 1 {
-		b.moved = time.Now()
+	if now := time.Now(); b.writing == 0 && b.moved.Before(now) {
+		b.moved = now
 	}
+	b.writing++
 }
 
-// noteMoved notes that a piece of a body was written.
-func (b *bodies) noteMoved() {
+// noteMoved notes that a piece of a body was written, which comes behind what is on its way.
+func (b *bodies) noteMoved(size int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.moved = time.Now()
+	now := time.Now()
+	moved := b.moved.Add(overSlowLine(size))
+	if b.moved.Before(now) {
+		moved = now.Add(overSlowLine(size))
+	}
+	if latest := now.Add(overSlowLine(maxOnWay)); moved.After(latest) {
+		moved = latest
+	}
+	b.moved = moved
+}
+
+// overSlowLine returns how long so many bytes take over a slow line.
+func overSlowLine(size int) time.Duration {
+	return time.Duration(size) * time.Second / SlowLine
 }
 
 // noteWritten notes that a body is written, or will not be.
@@ -185,7 +206,8 @@ func (b *bodies) noteWritten() {
 	b.writing--
 }
 
-// StuckFor returns for how long the peer has taken nothing of the long bodies that are sent to it; 0 if there are none.
+// StuckFor returns for how long the peer has taken nothing of the long bodies that are sent to it, though all that was written before would
+// have come over a slow line; at most 0 if there are none, or that would not.
 func (s *Session) StuckFor() time.Duration {
 	b := &s.bodies
 	b.mu.Lock()
@@ -239,7 +261,7 @@ func (b *sentBody) write() error {
 			b.session.endLost(fmt.Errorf("write: %w", err))
 			return b.session.closedErr()
 		}
-		b.session.bodies.noteMoved()
+		b.session.bodies.noteMoved(n)
 	}
 	return nil
 }
