@@ -32,6 +32,9 @@ const (
 	greetingsAtOnce = 1024
 	longGreetings   = 8
 
+	// maxForgotten is how many attempts that a host's agent is told to forget the feed names in an hour: as many as an agent that means well may hold.
+	maxForgotten = 30_000
+
 	// receivedBytes is about how many bytes of records may have been received and not committed.
 	receivedBytes = 16 << 20
 
@@ -159,6 +162,7 @@ func (d *Dispatcher) agentBounds() []harp.Bound {
 		{Name: "greetings", Used: greeted, Most: greetingsAtOnce, Unit: agents, Reason: "greeted at a time; one that is silent for 3 s gives way to others"},
 		{Name: "long greetings", Used: long, Most: longGreetings, Unit: agents, Reason: "of these, whose greeting is longer than a short one"},
 		{Name: "short greeting", Most: shortGreeting, Unit: inBytes, Reason: "from an agent while there are no more long greetings to be had"},
+		{Name: "forgotten attempts of a host", Most: maxForgotten, Unit: "an hour", Reason: "named in the feed, because its agent held them and nobody knows them"},
 		{Name: "records of all attempts", Most: receivedBytes, Unit: inBytes, Reason: "received and not yet committed; agents' windows are shares of it"},
 		{Name: "facts of a host", Most: inventory.MaxFacts, Unit: "paths", Reason: "kept to match targets"},
 		{Name: "schemas", Used: int64(d.hosts.catalogues.schemas.Weight()), Most: schema.MaxCached, Unit: inBytes, Reason: "of procedures, compiled to check arguments"},

@@ -116,6 +116,7 @@ type host struct {
 	holds      *window.Gate                // what windows and its pause keep back; nil: nothing
 	drift      map[string]harp.DriftStatus // its marks, by name; replaced whole
 	duplicate  duplicate                   // the last other agent of its name that was refused
+	forgotten  hourly                      // attempts that the feed names, as its agent is to forget them
 
 	elapsed map[string]elapsed // by job, of attempts that the last session has left
 }
@@ -358,6 +359,13 @@ func (h *host) updateRow(change func(*store.Host)) store.Host {
 	defer h.mu.Unlock()
 	change(&h.row)
 	return h.row
+}
+
+// admitForgotten counts an attempt that the feed is to name, unless there are too many.
+func (h *host) admitForgotten() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.forgotten.admit(time.Now(), 1, maxForgotten) == 0
 }
 
 // attach makes s the host's session.

@@ -79,7 +79,7 @@ type principal struct {
 	changes  hourly // bytes of its operations
 }
 
-// hourly are bytes that were stored in the last hour, about: as many as may be are forgotten in an hour.
+// hourly are bytes, or other things, that were stored in the last hour, about: as many as may be are forgotten in an hour.
 type hourly struct {
 	stored float64   // that count at the time `at`
 	at     time.Time // the zero time if nothing was

@@ -161,14 +161,14 @@ func (r *reconciliation) reconcileOther(ctx context.Context, h wire.HeldAttempt)
 	case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned), errors.Is(err, harp.ErrInvalid),
 		isOwn && isNewer(j, h), // it was sent behind the backup that the store was restored from
 		err == nil && !isOwn && wasGivenUp(j, h):
-		r.events = append(r.events, harp.Event{Type: harp.EventHostForgot, Host: r.s.host.name, Job: h.Job, Attempt: int(h.Attempt), Reason: h.State})
+		r.noteForgotten(h)
 	case errors.Is(err, store.ErrDamaged): // its agent keeps what it has
 		r.s.d.log.Error("job cannot be read", "job", h.Job, "host", r.s.host.name, "err", err)
 		return nil
 	case err != nil:
 		return err
 	case !isOwn && !j.State.Ended(): // its agent was renamed, and may be what it was again
-		r.s.d.log.Warn("what an agent holds of a job is of another host", "job", h.Job, "host", j.Host, "agent", r.s.host.name)
+		r.s.d.repeated.Warn(r.s.host.name, "what an agent holds of a job is of another host", "job", h.Job, "host", j.Host, "agent", r.s.host.name)
 		return nil
 	case isOwn && wasGivenUp(j, h) && !r.rolledBack:
 		r.requestResume(j, h)
@@ -178,13 +178,28 @@ func (r *reconciliation) reconcileOther(ctx context.Context, h wire.HeldAttempt)
 	return nil
 }
 
+// noteForgotten has the feed name an attempt that the agent is to forget, though nobody here has heard what became of it. An agent can
+// hold, and have forgotten, whatever it says: too many are only counted.
+func (r *reconciliation) noteForgotten(h wire.HeldAttempt) {
+	name := r.s.host.name
+	if !r.s.host.admitForgotten() {
+		r.s.d.repeated.Warn(name, "attempts that are not known here are forgotten, and there are too many for the feed to name them", "host", name)
+		return
+	}
+	e := harp.Event{Type: harp.EventHostForgot, Host: name, Job: h.Job, Attempt: int(h.Attempt)}
+	if slices.Contains(wire.HeldStates, h.State) {
+		e.Reason = h.State
+	}
+	r.events = append(r.events, e)
+}
+
 // requestResume notes that the agent is asked for the rest of an attempt. It may not have all
 // of that any more: some was acknowledged by the dispatcher of a store of which this one
 // is an older backup. Then what follows is stored behind a record that says so.
 func (r *reconciliation) requestResume(j *store.Job, h wire.HeldAttempt) {
 	one := resumption{job: j, alive: isAlive(h), over: h.State != wire.HeldAlive}
 	if next := int64(j.Attempts[len(j.Attempts)-1].Next); h.Acked > next { //nolint:gosec // records of one attempt
-		r.s.d.log.Warn("records are missing that another dispatcher has acknowledged", "job", j.ID, "attempt", h.Attempt, "first", next, "missing", h.Acked-next)
+		r.s.d.repeated.Warn(r.s.host.name, "records are missing that another dispatcher has acknowledged", "job", j.ID, "attempt", h.Attempt, "first", next, "missing", h.Acked-next)
 		one.missing = h.Acked
 	}
 	r.resumes = append(r.resumes, one)
@@ -199,7 +214,9 @@ func (r *reconciliation) commit(ctx context.Context) error {
 		}
 	}
 	r.s.resumes = r.resumes
-	r.s.d.appendEvents(r.events...)
+	for some := range slices.Chunk(r.events, 1000) { // of more there may be too many bytes
+		r.s.d.appendEvents(some...)
+	}
 	return nil
 }
 

@@ -96,17 +96,24 @@ func (s *system) greetOn(ctx context.Context, nc net.Conn, tc *tls.Config, hello
 	}
 	a.sendFrame(s.t, wire.TypeFacts, wire.Facts{})
 	a.sendFrame(s.t, wire.TypeProcedures, wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "work"}}, Last: true})
-	held.Last = true
-	a.sendFrame(s.t, wire.TypeHeld, held)
-	forget, err := a.control.Receive(ctx)
-	if err != nil {
-		return nil, err
+	held.Last = false
+	for all := held.Attempts; !held.Last; {
+		n := min(len(all), 256)
+		held.Attempts, all = all[:n], all[n:]
+		held.Last = len(all) == 0
+		a.sendFrame(s.t, wire.TypeHeld, held)
 	}
-	var m wire.Forget
-	if err := wire.Decode(forget.Body, &m); err != nil {
-		return nil, err
+	for last := false; !last; {
+		forget, err := a.control.Receive(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var m wire.Forget
+		if err := wire.Decode(forget.Body, &m); err != nil {
+			return nil, err
+		}
+		a.forgot, last = append(a.forgot, m.Attempts...), m.Last
 	}
-	a.forgot = m.Attempts
 	a.sendFrame(s.t, wire.TypeReady, wire.Ready{})
 	return a, wire.Decode(f.Body, &a.welcome)
 }

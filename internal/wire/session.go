@@ -92,6 +92,9 @@ const (
 	HeldEnded     = "ended"
 )
 
+// HeldStates are all of them.
+var HeldStates = []string{HeldWithdrawn, HeldAlive, HeldStopping, HeldGone, HeldEnded}
+
 // Forget tells an agent which attempts nobody will ask for again.
 type Forget struct {
 	Attempts []HeldAttempt `msgpack:"attempts,omitempty"`
