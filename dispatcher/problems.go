@@ -17,6 +17,7 @@ const duplicateFor = time.Minute
 type duplicate struct {
 	addr string
 	at   time.Time // zero: there was none
+	told time.Time // in the feed, the last time
 }
 
 // setProblems notes what a host's agent says is wrong, as far as it may say.
@@ -30,11 +31,17 @@ func (h *host) setProblems(told []harp.HostProblem) {
 	h.problems = kept
 }
 
-// noteDuplicate notes that another agent of the host's name was refused now.
-func (h *host) noteDuplicate(addr string) {
+// noteDuplicate notes that another agent of the host's name was refused now, and reports whether the feed is to tell: once a
+// minute, however often that one tries again.
+func (h *host) noteDuplicate(addr string) (isTold bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.duplicate = duplicate{addr: addr, at: time.Now()}
+	d, now := &h.duplicate, time.Now()
+	d.addr, d.at = addr, now
+	if isTold = d.told.IsZero() || now.Sub(d.told) >= duplicateFor; isTold {
+		d.told = now
+	}
+	return isTold
 }
 
 // problemsLocked is what is wrong with the host.

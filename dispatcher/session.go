@@ -270,8 +270,9 @@ func (s *session) admitAgent(ctx context.Context) error {
 	}
 	if !s.isSameAgent(old) && old.probeAgent(ctx) {
 		s.d.repeated.Warn(s.host.name, "second agent refused: another one of this name is connected", "host", s.host.name, "addr", s.tr.Peer().Addr)
-		s.host.noteDuplicate(s.tr.Peer().Addr)
-		s.d.appendEvents(harp.Event{Type: harp.EventHostDuplicate, Host: s.host.name, Reason: s.tr.Peer().Addr})
+		if s.host.noteDuplicate(s.tr.Peer().Addr) {
+			s.d.appendEvents(harp.Event{Type: harp.EventHostDuplicate, Host: s.host.name, Reason: s.tr.Peer().Addr})
+		}
 		return failures.New("duplicate_host", s.host.name).Err()
 	}
 	old.tr.Close(errReplaced)

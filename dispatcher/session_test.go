@@ -170,6 +170,26 @@ func TestASecondAgentWithTheNameOfALiveOneIsRefused(t *testing.T) {
 	})
 }
 
+// TestACloneIsToldOnceAMinute: however often it tries again.
+func TestACloneIsToldOnceAMinute(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		first := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "first"))
+		alive(first)
+		go first.answerProbes()
+		const minutes, times = 3, 12
+		for range minutes * times {
+			if _, err := sys.newRawAgent(t.Context(), "clone"); err == nil {
+				t.Fatal("it is welcome")
+			}
+			time.Sleep(time.Minute / times)
+		}
+		page := must[harp.EventPage](t)(sys.caller.EventsPage(t.Context(), harp.EventFilter{After: harp.EventsFromStart, Types: []string{string(harp.EventHostDuplicate)}}, false))
+		if len(page.Events) != minutes {
+			t.Errorf("the feed tells of it %d times", len(page.Events))
+		}
+	})
+}
+
 // An agent is not taken for dead, and its name given to another one, because the
 // dispatcher waits for its disk and looks at the agent's answer only then.
 func TestACloneIsRefusedWhileTheDiskStandsStill(t *testing.T) {
