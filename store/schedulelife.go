@@ -50,19 +50,6 @@ type ScheduleLife struct {
 	Waits []ScheduleEnd `msgpack:"waits,omitempty"` // those for which Waiting is, if it is no time
 }
 
-// SchedulePause is a time in which a schedule fires nothing.
-type SchedulePause struct {
-	By     harp.Principal `msgpack:"by,omitempty"` // zero: the schedule itself, by PauseOnFailure
-	Reason string         `msgpack:"reason,omitempty"`
-	Since  time.Time      `msgpack:"since"`
-	Until  time.Time      `msgpack:"until,omitempty"` // zero: until somebody ends it
-	Over   bool           `msgpack:"over,omitempty"`  // somebody ended it, another one took its place, or its end by itself was noted
-}
-
-func (p SchedulePause) covers(at time.Time) bool {
-	return !at.Before(p.Since) && (p.Until.IsZero() || at.Before(p.Until))
-}
-
 // LedgerRun is an entry of the ledger: one time, several in a row that had the same outcome for the same reason, or ends.
 // Entries of runs, and of times skipped by hand, may stand between them.
 type LedgerRun struct {
@@ -249,13 +236,6 @@ func (l ScheduleLife) nextWaiting(r ScheduleRules, times ScheduleTimes, at Sched
 	return d, true
 }
 
-func (p SchedulePause) detail() string {
-	if p.By.Name == "" || p.Reason == "" {
-		return p.By.Name + p.Reason
-	}
-	return p.By.Name + ": " + p.Reason
-}
-
 // SettleUnknown decides about a schedule of which nobody knows when its times until now were, as its zone is gone: they are told as
 // failed, together.
 func (l ScheduleLife) SettleUnknown(now time.Time) ScheduleDecision {
@@ -421,74 +401,6 @@ func (l ScheduleLife) isSkipped(nominal time.Time) bool {
 	return slices.ContainsFunc(l.Skips, nominal.Equal)
 }
 
-func (l ScheduleLife) pauseAt(at time.Time) (SchedulePause, bool) {
-	i := slices.IndexFunc(l.Pauses, func(p SchedulePause) bool { return p.covers(at) })
-	if i < 0 {
-		return SchedulePause{}, false
-	}
-	return l.Pauses[i], true
-}
-
-// Paused returns the pause that a schedule is in. It stays in it if the clock is set back to before its beginning.
-func (l ScheduleLife) Paused(now time.Time) (SchedulePause, bool) {
-	if len(l.Pauses) == 0 {
-		return SchedulePause{}, false
-	}
-	last := l.Pauses[len(l.Pauses)-1]
-	return last, !last.Over && (last.Until.IsZero() || now.Before(last.Until))
-}
-
-// PauseEnd returns the pause of a schedule that ends by itself, and when; false if there is none, or that was noted already.
-func (l ScheduleLife) PauseEnd() (SchedulePause, bool) {
-	if len(l.Pauses) == 0 {
-		return SchedulePause{}, false
-	}
-	last := l.Pauses[len(l.Pauses)-1]
-	return last, !last.Over && !last.Until.IsZero()
-}
-
-// EndPause returns the life of a schedule whose pause has ended by itself, as [ScheduleLife.PauseEnd] says. The clock may be set back
-// to before that: it does not begin anew.
-func (l ScheduleLife) EndPause() ScheduleLife {
-	l.Pauses = slices.Clone(l.Pauses)
-	l.Pauses[len(l.Pauses)-1].Over = true
-	return l
-}
-
-// dropPausesAhead returns the life without pauses that are over and end only after now, as the clock was set back: for what was not looked at yet
-// they do not begin anew.
-func (l ScheduleLife) dropPausesAhead(now time.Time) ScheduleLife {
-	l.Pauses = slices.DeleteFunc(slices.Clone(l.Pauses), func(p SchedulePause) bool { return p.Over && p.Until.After(now) })
-	return l
-}
-
-// Pause returns the life of a schedule that fires nothing from p.Since on. It takes the place of a pause that has not
-// ended.
-func (l ScheduleLife) Pause(p SchedulePause, times ScheduleTimes) ScheduleLife {
-	l = l.Unpause(p.Since, times)
-	l.Pauses = append(l.Pauses, p)
-	return l
-}
-
-// Unpause returns the life of a schedule that fires again. Times that passed in the pause stay skipped, also those that are
-// not settled yet.
-func (l ScheduleLife) Unpause(now time.Time, times ScheduleTimes) ScheduleLife {
-	next, ok := times.Next(l.Through)
-	var kept []SchedulePause
-	for _, p := range l.Pauses {
-		if p.Until.IsZero() || p.Until.After(now) {
-			p.Until = now
-		}
-		p.Over = true
-		covers := ok && p.Until.After(next.Time) || slices.ContainsFunc(l.Ends, func(e ScheduleEnd) bool { return p.covers(e.At) })
-		if covers && p.Until.After(p.Since) {
-			kept = append(kept, p)
-		}
-	}
-	l.Pauses = kept
-	return l
-}
-
 // maxSkips is how many times to come may be skipped by hand.
 const maxSkips = 100
 
@@ -533,41 +445,6 @@ func (l ScheduleLife) AskBackfill(nominals []time.Time) (ScheduleLife, error) {
 	}
 	l.Backfill, l.Fresh = slices.Clone(nominals), false
 	return l, nil
-}
-
-// Restore returns the life of a schedule that was restored from a backup: no time until then fires, and none of the past is made up for, as
-// it may have fired since the backup was made.
-func (l ScheduleLife) Restore(at time.Time) ScheduleLife {
-	l.Restored, l.Unseen, l.Fresh, l.Lost, l.Backfill = at, true, false, slices.Concat(l.Lost, l.Backfill), nil
-	l.Ends, l.Waits = slices.Clone(l.Ends), slices.Clone(l.Waits)
-	for _, ends := range [][]ScheduleEnd{l.Ends, l.Waits} {
-		for i := range ends {
-			ends[i].Restored = true
-		}
-	}
-	return l
-}
-
-// RestoredUntil is the time until which nobody knows what fired since the backup was made, from which the schedule was restored: when somebody looked at it
-// first, since whoever had it before may have gone on until then. Where the clock was set forward since, that is by the clock as it is now.
-func (l ScheduleLife) RestoredUntil(jumps []ClockJump) time.Time {
-	until := l.Restored
-	if l.Looked.After(until) {
-		until = l.Looked
-	}
-	for _, j := range jumps {
-		if !until.IsZero() && !j.From.Before(until) {
-			until = until.Add(j.To.Sub(j.From))
-		}
-	}
-	return until
-}
-
-// settleLost decides about what was left of a backfill as the backup was made: it may have fired since.
-func (l ScheduleLife) settleLost(times ScheduleTimes) ScheduleDecision {
-	d := settleBackfill(l, times, l.Lost, harp.TimeMissed, harp.TimeRestored, "")
-	d.Life.Lost = nil
-	return d
 }
 
 // settleBackfill decides about all that is left of a backfill together. Times that follow one another are one entry.
