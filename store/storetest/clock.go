@@ -247,6 +247,18 @@ var reopeningClock = []rule{
 		w.pass(2 * time.Minute)
 		w.ids(w.advance().Ended, lost)
 	}},
+	{"reopen/silence", "who is silent again since a clock that was ahead is right is lost no sooner for a restart", func(w *world) {
+		j := w.running()
+		w.silence("h")
+		w.setClock(-48 * time.Hour)
+		w.pass(time.Minute)
+		w.ids(w.silence("h"))
+		w.reopen()
+		w.onHosts(w.advance().Ended)
+		w.due(w.now.Add(time.Hour))
+		w.pass(time.Hour)
+		w.ids(w.advance().Ended, j)
+	}},
 	{"reopen/forgotten", "an id that was pruned and forgotten is refused after a restart, wherever the clock was set to", func(w *world) {
 		s := w.submission()
 		out, err := w.st.Submit(w.ctx(), []store.Submission{s}, w.now)

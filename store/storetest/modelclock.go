@@ -73,7 +73,8 @@ func (j *modelJob) comes() time.Time {
 func (m *model) opened(now time.Time) {
 	m.toldTime = true
 	for _, j := range m.jobs {
-		if began := j.Since.Add(j.set.pause); !j.wakeAt().IsZero() && began.After(now) {
+		length := j.wakeAt().Sub(j.Since.Add(j.set.pause)) // of the pause, if that began as the job came into its state
+		if began := j.Since.Add(j.set.pause); length > 0 && began.After(now) {
 			j.set.pause += now.Sub(began)
 		}
 		if j.asked().After(now) {

@@ -75,7 +75,8 @@ func (s *Schedule) NoteOpened(now int64) {
 		}
 	}
 	for e, of := range s.pauses {
-		if began := of.began + e.pauseSet; e.pause == of.ends && began > now && s.jobs[e.ID] == e {
+		isSame := e.pause == of.ends && of.ends > of.began // else another has begun, by a clock that was right, of a job that came into its state before
+		if began := of.began + e.pauseSet; isSame && began > now && s.jobs[e.ID] == e {
 			e.pauseSet += now - began
 			e.armPause(&s.agenda)
 		}
@@ -83,7 +84,7 @@ func (s *Schedule) NoteOpened(now int64) {
 	s.pauses = nil
 }
 
-// pause is one of a job that was read, by the clock of that moment.
+// pause is one of a job that was read, by the clocks of its moments: it began as the job came into its state, or, of one that is silent again, later.
 type pause struct{ began, ends int64 }
 
 // armPause sets the alarms of a job by its pause, which is another.
