@@ -154,15 +154,16 @@ func (g *gates) gate(on []uint16, pauses []window.Pause) *window.Gate {
 	return gate
 }
 
-// windowsOn returns of each of some hosts in which windows it is, by their order. One whose labels cannot be read may be in any. Errors: why the dispatcher stops.
+// windowsOn returns of each of some hosts in which windows it is, by their order. One whose labels cannot be read may be in any, and so may
+// each before the registry was read for the first time. Errors: why the dispatcher stops.
 func (d *Dispatcher) windowsOn(windows []hostWindow, some []*host) (on [][]uint16, err error) {
 	on = make([][]uint16, len(some))
 	if len(windows) == 0 {
 		return on, nil
 	}
-	all, lost, isLost := make([]int, len(some)), []int(nil), make([]bool, len(some))
+	all, lost, isLost, unread := make([]int, len(some)), []int(nil), make([]bool, len(some)), d.hosts.unread.Load()
 	for at, h := range some {
-		if all[at], isLost[at] = at, h.hasLostLabels(); isLost[at] {
+		if all[at], isLost[at] = at, unread || h.hasLostLabels(); isLost[at] {
 			lost = append(lost, at)
 		}
 	}

@@ -271,3 +271,53 @@ func TestARefreshGoesOnThoughWhoeverAskedHasLeft(t *testing.T) {
 		}
 	})
 }
+
+// TestHostsMayBeInAnyWindowBeforeTheRegistryIsRead: by its labels a host may be in a window. While these are not known, as the registry was never
+// read, or what is stored of it is damaged and its source fails, what the window would keep back waits.
+func TestHostsMayBeInAnyWindowBeforeTheRegistryIsRead(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		t.Run(map[bool]string{false: "new", true: "damaged"}[restart], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, disk, registry := t.Context(), memory.NewDisk(), &changing{}
+				db := dispatcher.HostSpec{Name: "web01", Labels: map[string]string{"role": "db"}}
+				damaged := ""
+				if restart {
+					registry.set(nil, db)
+					first := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{Hosts: registry})
+					synctest.Wait()
+					ok(t, first.caller.Maintenance().Put(ctx, harp.Window{Name: "w", Target: "role=db", From: time.Now().Add(-time.Hour)}))
+					ok(t, first.d.Shutdown(ctx))
+					damaged = "hosts"
+				}
+				registry.set(errors.New("no such script"))
+				sys := newSystem(t, embedded, &damagedDocument{Store: memory.OpenDisk(disk, nil), name: damaged}, dispatcher.Config{Hosts: registry})
+				synctest.Wait()
+				if !restart {
+					ok(t, sys.caller.Maintenance().Put(ctx, harp.Window{Name: "w", Target: "role=db", From: time.Now().Add(-time.Hour)}))
+				}
+				sys.agent("web01", greeter)
+				job := must[*harp.Job](t)(sys.caller.Host("web01").Call(ctx, "hello", harp.Args{"name": "you"}))
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if s := must[harp.JobStatus](t)(job.Status(ctx)); s.State != harp.StateQueued {
+					t.Errorf("while nobody can say whether web01 is in the window its job is %s", s.State)
+				}
+				registry.set(nil, db)
+				must[int](t)(sys.caller.Hosts().Refresh(ctx))
+				job = must[*harp.Job](t)(sys.caller.Host("web01").Call(ctx, "hello", harp.Args{"name": "you"}))
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if s := must[harp.JobStatus](t)(job.Status(ctx)); s.State != harp.StateQueued {
+					t.Errorf("as the registry is read it is %s", s.State)
+				}
+				registry.set(nil, dispatcher.HostSpec{Name: "web01", Labels: map[string]string{"role": "web"}})
+				must[int](t)(sys.caller.Hosts().Refresh(ctx))
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if s := must[harp.JobStatus](t)(job.Status(ctx)); s.State != harp.StateSucceeded {
+					t.Errorf("on a host that is in no window it is %s", s.State)
+				}
+			})
+		})
+	}
+}
