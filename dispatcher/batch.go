@@ -192,6 +192,7 @@ func (d *Dispatcher) retriedHosts(ctx context.Context, req harp.Request) (hosts 
 		}
 	}
 	slices.Sort(names)
+	unread := d.hosts.unread.Load() // before they are looked for: it may be read meanwhile
 	for _, name := range names {
 		if h := d.hosts.findKnown(name); h != nil {
 			hosts = append(hosts, h)
@@ -199,7 +200,7 @@ func (d *Dispatcher) retriedHosts(ctx context.Context, req harp.Request) (hosts 
 			gone = append(gone, name)
 		}
 	}
-	if len(gone) > 0 && d.hosts.unread.Load() {
+	if len(gone) > 0 && unread {
 		return nil, nil, registryUnreadError()
 	}
 	if len(hosts) == 0 {

@@ -41,6 +41,8 @@ type hostWindow struct {
 	spans *window.Expanded
 	maybe *window.Expanded // spans on hosts of which nobody knows whether they are in it
 	on    *target.Matcher  // nil: it may be on all hosts
+
+	byNames bool // it is on hosts that its target writes out
 }
 
 // isMaybe marks the number of a window on a host of which nobody knows whether it is in it.
@@ -95,6 +97,8 @@ func (d *Dispatcher) findSpans(g *gates, anew bool) {
 			var err error
 			if one.on, err = compileTarget(w.Window.Target, groups); err != nil {
 				lost[w.Window.Name] = err
+			} else {
+				_, one.byNames = one.on.Names()
 			}
 		}
 		windows = append(windows, one)
@@ -173,8 +177,11 @@ func (d *Dispatcher) windowsOn(windows []hostWindow, some []*host) (on [][]uint1
 			if w.on != nil {
 				is, maybe = w.on.Select(t), lost
 			}
+			if w.byNames { // whatever the labels are
+				maybe = nil
+			}
 			for _, at := range is {
-				if !isLost[at] {
+				if w.byNames || !isLost[at] {
 					on[at] = append(on[at], uint16(n)) //nolint:gosec // there are at most maxWindows
 				}
 			}

@@ -470,7 +470,7 @@ func (h *host) setDialError(text string) {
 func (hs *hosts) list(specs []HostSpec) {
 	hs.listing.Lock()
 	defer hs.listing.Unlock()
-	hs.unread.Store(false)
+	defer hs.unread.Store(false) // all are as the registry has them
 	isOther, listed := false, map[string]bool{}
 	for i := range specs {
 		spec := specs[i]

@@ -295,6 +295,7 @@ func TestHostsMayBeInAnyWindowBeforeTheRegistryIsRead(t *testing.T) {
 				if !restart {
 					ok(t, sys.caller.Maintenance().Put(ctx, harp.Window{Name: "w", Target: "role=db", From: time.Now().Add(-time.Hour)}))
 				}
+				ok(t, sys.caller.Maintenance().Put(ctx, harp.Window{Name: "other", Target: "web02", Mode: harp.WindowRefuse, From: time.Now().Add(-time.Hour)}))
 				sys.agent("web01", greeter)
 				job := must[*harp.Job](t)(sys.caller.Host("web01").Call(ctx, "hello", harp.Args{"name": "you"}))
 				time.Sleep(time.Second)

@@ -1,6 +1,10 @@
 package storetest
 
-import "time"
+import (
+	"time"
+
+	"github.com/harpcaller/harp"
+)
 
 // modelSet is by how much the clock was set since what is measured from.
 type modelSet struct {
@@ -73,8 +77,8 @@ func (j *modelJob) comes() time.Time {
 func (m *model) opened(now time.Time) {
 	m.toldTime = true
 	for _, j := range m.jobs {
-		length := j.wakeAt().Sub(j.Since.Add(j.set.pause)) // of the pause, if that began as the job came into its state
-		if began := j.Since.Add(j.set.pause); length > 0 && began.After(now) {
+		isPausing := !j.wakeAt().IsZero() && j.State == harp.StateQueued
+		if began := j.Since.Add(j.set.pause); isPausing && began.After(now) {
 			j.set.pause += now.Sub(began)
 		}
 		if j.asked().After(now) {

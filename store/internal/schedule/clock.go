@@ -63,7 +63,7 @@ func (s *Schedule) wakePassed(e *Job) {
 }
 
 // NoteOpened is told the time once jobs were read as a store was opened: by that clock they were submitted, and their pauses began, now at
-// the latest, so that none waits until a clock that was ahead is right.
+// the latest, so that none waits until a clock that was ahead is right. When an attempt was silent last nobody knows: it is lost rather too late.
 func (s *Schedule) NoteOpened(now int64) {
 	for _, b := range s.batches {
 		b.since = min(b.since, now)
@@ -75,8 +75,7 @@ func (s *Schedule) NoteOpened(now int64) {
 		}
 	}
 	for e, of := range s.pauses {
-		isSame := e.pause == of.ends && of.ends > of.began // else another has begun, by a clock that was right, of a job that came into its state before
-		if began := of.began + e.pauseSet; isSame && began > now && s.jobs[e.ID] == e {
+		if began := of.began + e.pauseSet; e.pause == of.ends && began > now && s.jobs[e.ID] == e {
 			e.pauseSet += now - began
 			e.armPause(&s.agenda)
 		}
@@ -84,7 +83,7 @@ func (s *Schedule) NoteOpened(now int64) {
 	s.pauses = nil
 }
 
-// pause is one of a job that was read, by the clocks of its moments: it began as the job came into its state, or, of one that is silent again, later.
+// pause is one between attempts of a job that was read, by the clock of that moment.
 type pause struct{ began, ends int64 }
 
 // armPause sets the alarms of a job by its pause, which is another.

@@ -38,7 +38,7 @@ type Schedule struct {
 	holders   map[harp.Principal]*holder // that have something
 	batches   map[string]*Batch
 	unended   int            // members of batches
-	pauses    map[*Job]pause // of jobs that were read, until NoteOpened
+	pauses    map[*Job]pause // between attempts of jobs that were read, until NoteOpened
 	cancelled []*cancelledQueue
 	seq       uint64 // counts changes that host queues have to notice
 
@@ -161,7 +161,7 @@ func (s *Schedule) Add(i ID, j *store.Job, now, come int64) *Job {
 	} else {
 		s.Enqueue(e, j, now, come)
 	}
-	if e.pause != 0 {
+	if e.pause != 0 && j.State == harp.StateQueued {
 		if s.pauses == nil {
 			s.pauses = map[*Job]pause{}
 		}
