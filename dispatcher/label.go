@@ -137,7 +137,7 @@ func inPart(change string, done, of int, err error) error {
 		return err
 	}
 	f := harp.FailureOf(err)
-	f.Message = fmt.Sprintf("%d of %d hosts were %s, and the others were not: %s", done, of, change, f.Message)
+	f.Message = fmt.Sprintf("%d of %d hosts were %s before it failed: %s", done, of, change, f.Message)
 	return &inPartError{f.Err(), err}
 }
 

@@ -59,7 +59,7 @@ func (c *cli) changeHosts(ctx context.Context, caller *harp.Caller, text string,
 	for _, some := range targets {
 		did, err := change(some)
 		if err != nil && n > 0 {
-			return n, fmt.Errorf("%d of %d hosts were changed, and the others were not: %w", n, len(hosts), err)
+			return n, fmt.Errorf("%d of %d hosts were changed before it failed: %w", n, len(hosts), err)
 		}
 		if n += did; err != nil {
 			return n, noHost(ctx, caller, err, text)

@@ -75,7 +75,7 @@ func TestHostsThatWereChangedBeforeARefusalAreTold(t *testing.T) {
 	}
 	for _, words := range []string{"label web* role=web", "pause web*", "unpause web*"} {
 		got := runFake(t, t.Context(), f, typing("y\n"), append([]string{"host"}, strings.Fields(words)...)...)
-		if got.code != exitNotFound || !regexp.MustCompile(`harp: 1\d{3} of 2000 hosts were changed, and the others were not: .*web1999\.eu\.example`).MatchString(got.stderr) {
+		if got.code != exitNotFound || !regexp.MustCompile(`harp: 1\d{3} of 2000 hosts were changed before it failed: .*web1999\.eu\.example`).MatchString(got.stderr) {
 			t.Errorf("%s: got %+v", words, got)
 		}
 	}
