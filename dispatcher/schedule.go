@@ -489,6 +489,19 @@ func (s *scheduled) firesAfter() time.Time {
 	return s.state.Through
 }
 
+// toCome is the moment behind which the nominal times to come are: now, but that of a time that waits for its jitter is before, and nothing
+// fires that is settled, as by a clock that was ahead.
+func (s *scheduled) toCome(now time.Time) time.Time {
+	settled := s.firesAfter()
+	if settled.After(now) {
+		return settled
+	}
+	if t, found := s.Prev(now.Add(1)); found && t.Nominal.After(settled) && t.Time.After(now) {
+		return t.Nominal.Add(-1)
+	}
+	return now
+}
+
 // problem is why schedules do not fire: nil if all do.
 func (ss *schedules) problem(now time.Time) error {
 	ss.mu.RLock()

@@ -576,19 +576,6 @@ func (s *service) NextTimes(ctx context.Context, name string, from time.Time, n 
 	})
 }
 
-// toCome is the moment behind which the nominal times to come are: now, but that of a time that waits for its jitter is before, and nothing
-// fires that is settled, as by a clock that was ahead.
-func (s *scheduled) toCome(now time.Time) time.Time {
-	settled := s.firesAfter()
-	if settled.After(now) {
-		return settled
-	}
-	if t, found := s.Prev(now.Add(1)); found && t.Nominal.After(settled) && t.Time.After(now) {
-		return t.Nominal.Add(-1)
-	}
-	return now
-}
-
 // ScheduleLedger implements harp.ScheduleService.
 func (s *service) ScheduleLedger(ctx context.Context, f harp.LedgerFilter, cursor string) (harp.Page[harp.LedgerEntry], error) {
 	return request(s, ctx, func(ctx context.Context) (page harp.Page[harp.LedgerEntry], err error) {
